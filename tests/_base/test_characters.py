@@ -10,27 +10,27 @@ from hypothesis import strategies as st
 
 from lazyprompt._base.characters import code_point, find_hidden, split_hidden, visible
 
-# It knows Unicode's properties, and comes with tiktoken; it says nothing of its types.
+# It knows the properties of Unicode, is installed with tiktoken, and has no types.
 regex: Any = import_module("regex")
 EVERY = "".join(map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1))))
 
 
-def test_each_sign_that_unicode_says_is_not_shown_is_written_out() -> None:
+def test_default_ignorable_characters_are_escaped() -> None:
     ignorable = regex.findall(r"\p{Default_Ignorable_Code_Point}", EVERY)
     assert len(ignorable) > 4000
     assert [code_point(sign) for sign in ignorable if not any(find_hidden(sign))] == []
 
 
-def test_so_are_controls_ends_of_lines_and_signs_of_direction() -> None:
+def test_control_line_separator_and_bidi_characters_are_escaped() -> None:
     obeyed = regex.findall(r"[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}--[\n\t]]", EVERY, flags=regex.VERSION1)
     assert len(obeyed) > 70
     assert [code_point(sign) for sign in obeyed if not any(find_hidden(sign))] == []
 
 
-def test_nothing_that_is_seen_is_written_out() -> None:
+def test_visible_characters_are_not_escaped() -> None:
     known = regex.compile(r"[\p{Default_Ignorable_Code_Point}\p{Cc}\p{Cf}\p{Zl}\p{Zp}]")
     found = [match[0] for match in find_hidden(EVERY)]
-    # The sign of Braille without a dot, and signs that are not given out yet.
+    # The Braille pattern without dots is blank; category Cn is unassigned characters.
     assert {code_point(sign) for sign in found if not known.match(sign) and category(sign) != "Cn"} == {"U+2800"}
 
 
@@ -47,7 +47,7 @@ def test_nothing_that_is_seen_is_written_out() -> None:
         "നന്\u200dമ",
     ],
 )
-def test_what_joins_and_shapes_stays(text: str) -> None:
+def test_joiners_and_variation_selectors_in_valid_sequences_are_kept(text: str) -> None:
     assert visible(text) == text
     assert not any(find_hidden(text))
 
@@ -75,7 +75,7 @@ def test_what_joins_and_shapes_stays(text: str) -> None:
         ("\x1b]0;t\x07 \x9b2J \x85 \r\x08\x7f", r"\u001b]0;t\u0007 \u009b2J \u0085 \u000d\u0008\u007f"),
     ],
 )
-def test_elsewhere_they_are_written_out_as_json_does(text: str, written: str) -> None:
+def test_hidden_characters_outside_valid_sequences_are_escaped_as_in_json(text: str, written: str) -> None:
     assert visible(text) == written
     assert json.loads(f'"{written}"') == text
 
@@ -83,7 +83,7 @@ def test_elsewhere_they_are_written_out_as_json_does(text: str, written: str) ->
 @given(
     st.text(st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("\u200d\u200c\ufe0f👩❤ ک\x1b\u202e")))
 )
-def test_pieces_are_the_text_and_agree_with_what_is_written(text: str) -> None:
+def test_split_pieces_join_to_the_text_and_agree_with_visible(text: str) -> None:
     found = [*split_hidden(text)]
     assert "".join(piece for piece, _ in found) == text
     assert "".join(visible(piece) if is_hidden else piece for piece, is_hidden in found) == visible(text)

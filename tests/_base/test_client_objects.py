@@ -24,7 +24,7 @@ from lazyprompt._base.json import MAX_DEPTH, MAX_INT_BITS
 
 
 class Unset:
-    """What Mistral's client has in place of a value that is missing."""
+    """The placeholder for a missing value in the Mistral client."""
 
 
 class Answer(BaseModel, extra="allow", arbitrary_types_allowed=True):
@@ -39,7 +39,7 @@ class Level(Enum):
 
 
 class Number(int):
-    """An integer of a client."""
+    """A subclass of int, as in a client."""
 
 
 B = Answer.model_validate({"text": "b", "none": None})
@@ -57,25 +57,25 @@ ANSWER = Answer.model_validate({"text": "a", "when": Unset(), "more": [B]})
         *((MappingProxyType({"a": (1,)}), {"a": [1]}), (ANSWER, {"text": "a", "more": [{"text": "b"}]})),
     ],
 )
-def test_a_value_becomes_plain(value: object, expected: object) -> None:
+def test_client_values_become_plain_json_values(value: object, expected: object) -> None:
     assert plain(value) == expected
     assert type(plain(value)) is type(expected)
 
 
-def test_an_integer_that_python_cannot_write_is_infinite() -> None:
+def test_an_integer_too_long_for_json_becomes_infinity() -> None:
     most = MAX_INT_BITS
     assert plain([1 << (most - 1), Number(1 << (most - 1)), Number(1 << most)]) == [1 << (most - 1)] * 2 + [inf]
 
 
 @pytest.mark.parametrize(("start", "end"), [("[", "]"), ('{"a": ', "}")])
-def test_what_is_nested_too_deep_is_left_out(start: str, end: str) -> None:
+def test_values_beyond_the_nesting_limit_become_an_ellipsis(start: str, end: str) -> None:
     deep = MAX_DEPTH + 30
     value = json.loads(start * deep + "1" + end * deep)
     for text, depth in ((json_or_text(value), MAX_DEPTH + 1), (json.dumps(plain(value)), MAX_DEPTH + 21)):
         assert json.loads(text) == json.loads(start * depth + '"…"' + end * depth)
 
 
-def test_the_members_of_an_object_are_those_it_has() -> None:
+def test_members_of_an_object_are_the_fields_that_are_set() -> None:
     assert members_of(ANSWER) == {"text": "a", "more": [B]}
     assert members_of(Answer(text="a")) == {"text": "a"}
     assert members_of({1: None, "a": 2}) == {"1": None, "a": 2}
@@ -90,12 +90,12 @@ def test_the_members_of_an_object_are_those_it_has() -> None:
         *(({"a": "é"}, '{"a": "é"}'), (["\ud800"], '["\\ud800"]'), (b"a", '"YQ=="')),
     ],
 )
-def test_a_value_becomes_text(value: object, expected: str) -> None:
+def test_json_or_text_converts_values_to_text(value: object, expected: str) -> None:
     assert json_or_text(value) == expected
 
 
 @pytest.mark.parametrize("data", [b"", b"\xfb\xef\xff", b"\xfb", b"\xfb\xfe", b"abcd"])
-def test_base64_of_any_kind_is_written_the_same(data: bytes) -> None:
+def test_all_base64_variants_become_standard_base64(data: bytes) -> None:
     text = b64encode(data).decode()
     bare = text.rstrip("=")
     for given in (data, text, bare, text.replace("+", "-").replace("/", "_"), f"{bare}=="):
@@ -103,11 +103,11 @@ def test_base64_of_any_kind_is_written_the_same(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "ab!", "https://a.example"])
-def test_what_is_no_base64_stays(text: str) -> None:
+def test_text_that_is_not_base64_is_unchanged(text: str) -> None:
     assert standard_base64(text) == text
 
 
-def test_keys_are_written_as_by_python() -> None:
+def test_top_level_keys_become_snake_case() -> None:
     keys = {"functionCall": 1, "role": {"aB": 2}, "a_b": 3, 4: 5}
     assert snake_keys(keys) == {"function_call": 1, "role": {"aB": 2}, "a_b": 3}
     assert snake_keys([]) == fields_of([]) == {}

@@ -1,4 +1,4 @@
-"""Reading and writing whole files, and the files of ours that another user could have put there first."""
+"""Reading and writing of whole files; own files that another user may have created before."""
 
 import ntpath
 import os
@@ -48,7 +48,7 @@ def test_a_file_is_read_up_to_the_limit_and_closed(
 
 
 @pytest.mark.parametrize("in_steps", [True, False])
-def test_a_resolved_file_is_read_through_no_link(
+def test_a_file_below_a_root_is_not_read_through_a_link(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_steps: bool
 ) -> None:
     (tmp_path / "a").write_bytes(b"a")
@@ -62,7 +62,7 @@ def test_a_resolved_file_is_read_through_no_link(
             read_regular(str(tmp_path / place), 9, str(tmp_path))
 
 
-def test_a_file_that_grows_or_comes_in_pieces_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_reads_are_joined_and_a_growing_file_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").write_bytes(b"0123456789")
     read = os.read
     monkeypatch.setattr("os.read", lambda descriptor, most: read(descriptor, min(most, 4)))
@@ -85,7 +85,7 @@ def test_a_written_file_replaces_the_old_one_and_keeps_its_permissions(tmp_path:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "old"]
 
 
-def test_a_file_that_cannot_be_written_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_old_file_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, link = tmp_path / "a", tmp_path / "link"
     path.write_bytes(b"a")
     link.symlink_to(path)
@@ -109,7 +109,7 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
         os.close(reader)
 
 
-def test_files_of_ours_are_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_files_that_are_symbolic_or_hard_links_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a"
     assert own_status(path) is None
     os.close(open_own(path))
@@ -127,14 +127,14 @@ def test_files_of_ours_are_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("ending", ["", "-journal", "-wal", "-shm"])
-def test_each_file_of_a_database_is_checked(tmp_path: Path, ending: str) -> None:
+def test_each_file_of_a_database_must_be_a_regular_file(tmp_path: Path, ending: str) -> None:
     assert own_database_status(tmp_path / "a.db") is None
     (tmp_path / f"a.db{ending}").mkdir()
     with pytest.raises(IsADirectoryError, match="the path is a directory, not a regular file"):
         own_database_status(tmp_path / "a.db")
 
 
-def test_a_directory_of_ours_is_made_once_and_through_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_own_directory_is_not_created_through_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "link").symlink_to(tmp_path)
     assert [make_own_directory(Path("a/b")) for _ in range(2)] == [True, False]
@@ -143,7 +143,7 @@ def test_a_directory_of_ours_is_made_once_and_through_no_link(tmp_path: Path, mo
         make_own_directory(Path("link/d"))
 
 
-def test_a_share_of_another_machine_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_path_on_another_machine_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not names_other_machine("/b", [])
     for name in ("splitdrive", "normcase"):
         monkeypatch.setattr(os.path, name, getattr(ntpath, name))
@@ -152,7 +152,7 @@ def test_a_share_of_another_machine_is_known(monkeypatch: pytest.MonkeyPatch) ->
     assert found == [True, True, False, False, False, False]
 
 
-def test_a_lock_is_held_by_one_and_leaves_no_file(tmp_path: Path) -> None:
+def test_a_lock_has_one_holder_and_leaves_no_file(tmp_path: Path) -> None:
     path, descriptors = tmp_path / "lock", sorted(Path("/dev/fd").iterdir())
     for _ in range(2):
         with locked(path), pytest.raises(BlockingIOError), locked(path):
@@ -161,7 +161,7 @@ def test_a_lock_is_held_by_one_and_leaves_no_file(tmp_path: Path) -> None:
     assert sorted(Path("/dev/fd").iterdir()) == descriptors
 
 
-def test_a_file_with_content_is_no_lock(tmp_path: Path) -> None:
+def test_a_file_with_content_is_refused_as_lock_file(tmp_path: Path) -> None:
     path = tmp_path / "notes"
     path.write_bytes(b"a")
     with pytest.raises(OSError, match="the file is not empty, so it is not a lock file"), locked(path):
@@ -169,7 +169,7 @@ def test_a_file_with_content_is_no_lock(tmp_path: Path) -> None:
     assert path.read_bytes() == b"a"
 
 
-def test_a_lock_removed_by_its_holder_is_claimed_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_file_removed_during_locking_is_locked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "lock"
     opened: list[int] = []
 

@@ -59,7 +59,7 @@ def containers(value: object) -> list[int]:
 
 
 @given(VALUES)
-def test_a_checked_value_is_equal_and_shares_nothing(value: Any) -> None:
+def test_a_checked_value_is_an_equal_deep_copy(value: Any) -> None:
     before = json.dumps(value)
     made = checked(value, "x", ToolsError)
     for copy, source in ((made, value), (fresh_json(made), made), (fresh({"a": made})["a"], made)):
@@ -81,7 +81,7 @@ def test_all_strings_of_a_value_are_found() -> None:
     assert (texts_in("a"), texts_in(1)) == (["a"], [])
 
 
-def test_json_text_keeps_chinese_readable_and_one_spacing() -> None:
+def test_json_text_does_not_escape_chinese_and_has_uniform_spacing() -> None:
     assert dump({"城市": ["北京", 1.5, True, None]}) == '{"城市": ["北京", 1.5, true, null]}'
 
 
@@ -125,7 +125,7 @@ LOOP_OF_A_DICT["me"] = [LOOP_OF_A_DICT]
     ],
 )
 @pytest.mark.parametrize("kind", [ToolsError, HistoryError])
-def test_what_is_no_json_is_refused_with_its_place(value: object, message: str, kind: type[LazyPromptError]) -> None:
+def test_non_json_values_are_refused_with_their_path(value: object, message: str, kind: type[LazyPromptError]) -> None:
     with pytest.raises(kind, match=f"^{message}"):
         checked(value, "x", kind)
     if isinstance(value, dict):
@@ -134,14 +134,14 @@ def test_what_is_no_json_is_refused_with_its_place(value: object, message: str, 
 
 
 @pytest.mark.parametrize(("start", "end"), [("[", "]"), ('{"a": ', "}")])
-def test_nesting_is_allowed_to_its_bound_and_no_deeper(start: str, end: str) -> None:
+def test_nesting_beyond_the_limit_is_refused(start: str, end: str) -> None:
     value = json.loads(start * (MAX_DEPTH - 1) + "[]" + end * (MAX_DEPTH - 1))
     assert checked(value, "x", ToolsError) == value
     with pytest.raises(ToolsError, match=f"deeper than {MAX_DEPTH} levels"):
         checked([value], "x", ToolsError)
 
 
-def test_an_integer_is_allowed_up_to_what_can_be_written_and_no_longer() -> None:
+def test_an_integer_longer_than_the_limit_is_refused() -> None:
     longest = 2**MAX_INT_BITS - 1
     assert json.loads(dump(checked(longest, "x", ToolsError))) == longest
     with pytest.raises(ToolsError, match=r"^x\[0\] is an integer of 14001 bits"):
@@ -149,11 +149,11 @@ def test_an_integer_is_allowed_up_to_what_can_be_written_and_no_longer() -> None
 
 
 @pytest.mark.parametrize(("text", "index"), [("\ud800", 0), ("ok \udfff", 3), ("😀\ude00\ud83d", 1)])
-def test_half_of_a_surrogate_pair_is_refused_with_its_index(text: str, index: int) -> None:
+def test_a_lone_surrogate_is_refused_with_its_index(text: str, index: int) -> None:
     with pytest.raises(ToolsError, match=rf"^x has a lone surrogate \(\\u{ord(text[index]):04x}\) at index {index},"):
         well_formed(text, "x", ToolsError)
 
 
 @given(st.text())
-def test_well_formed_text_is_given_back_as_it_is(text: str) -> None:
+def test_well_formed_text_is_returned_unchanged(text: str) -> None:
     assert well_formed(text, "x", ToolsError) is text

@@ -1,4 +1,4 @@
-"""Secrets in a text, by their form or by the name of their field, and the text without them."""
+"""Secrets in a text, detected by their format or field name, and their masking."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def find_secrets(text: str, end: int | None = None) -> list[tuple[str, str, str,
         *((f"hf_{A[:20]}", "a token of Hugging Face"), (f"xoxb-{A[:10]}", "a token of Slack")),
     ],
 )
-def test_a_secret_is_known_by_its_form(secret: str, what: str) -> None:
+def test_a_secret_is_detected_by_its_format(secret: str, what: str) -> None:
     assert find_secrets(f"use {secret}\n") == [(secret, what, "", secret[:3])]
     assert find_secrets(f"x{secret}") == []
     if not secret.startswith("-"):
@@ -47,7 +47,7 @@ def test_a_secret_is_known_by_its_form(secret: str, what: str) -> None:
         *((f"{name}: abc", "abc", name) for name in ["authtoken", "private-key", "secret", "client_secret"]),
     ],
 )
-def test_a_secret_is_known_by_its_field(text: str, secret: str, field: str) -> None:
+def test_a_secret_is_detected_by_its_field_name(text: str, secret: str, field: str) -> None:
     assert find_secrets(text) == [(secret, "a literal value", field, secret[: min(3, len(secret) // 3)])]
 
 
@@ -58,25 +58,25 @@ def test_a_secret_is_known_by_its_field(text: str, secret: str, field: str) -> N
         *("your key", "change_me", "todo", "none", "[a]", "{a: b}", ""),
     ],
 )
-def test_a_placeholder_is_no_secret(value: str) -> None:
+def test_a_placeholder_value_is_not_a_secret(value: str) -> None:
     assert find_secrets(f"api_key: {value}\nb: 1") == []
 
 
 @pytest.mark.parametrize(
     "text", ["say password: ab", "my_password: ab", "password ab", "passwords: ab", "{a} secret: ab"]
 )
-def test_a_name_that_is_no_key_is_no_field(text: str) -> None:
+def test_text_that_only_resembles_a_secret_field_is_ignored(text: str) -> None:
     assert find_secrets(text) == []
 
 
-def test_fields_are_searched_where_the_yaml_is_and_forms_everywhere() -> None:
+def test_field_names_are_searched_in_the_yaml_part_and_formats_in_the_whole_text() -> None:
     key = f"hf_{A[:20]}"
     text = f"secret: {key}\npassword: hunter22\n---\nsecret: hunter22\n{key}"
     known = (key, "a token of Hugging Face", "", "hf_")
     assert find_secrets(text, text.index("---")) == [known, ("hunter22", "a literal value", "password", "hu"), known]
 
 
-def test_a_masked_text_keeps_its_places() -> None:
+def test_masking_keeps_line_and_column_positions() -> None:
     text = "a: 1\nsecret: |\n  hunter 22\\n\n  again\npassword: ab\n"
     secrets = secrets_in(text, len(text))
     assert masked(text, secrets) == "a: 1\nsecret: |\n  hunxxx xx\\x\n  xxxxx\npassword: xx\n"

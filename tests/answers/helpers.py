@@ -1,4 +1,4 @@
-"""Answers of local models in every form, what they say, and what holds for every way to read them."""
+"""Example responses of local models in every form, their expected blocks, and checks for all tests of parsing."""
 
 import itertools
 import json
@@ -8,13 +8,13 @@ from typing import Any, NamedTuple, TypeAlias
 from lazyprompt.answers.parser import Delta, ResponseParser
 from lazyprompt.messages.msg import Msg, TextBlock, ThinkingBlock, ToolUseBlock
 
-# Text as it is, ("thinking", text), (name, arguments) or, where they are no object, (name, raw).
-Said: TypeAlias = "list[str | tuple[str, str] | tuple[str, dict[str, Any]]]"
+# Text, ("thinking", text), (name, arguments), or (name, raw arguments) if the arguments are not an object.
+ExpectedBlocks: TypeAlias = "list[str | tuple[str, str] | tuple[str, dict[str, Any]]]"
 
 
 class Example(NamedTuple):
     text: str
-    blocks: Said
+    blocks: ExpectedBlocks
 
 
 def _tool(name: str, description: str, properties: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -40,29 +40,29 @@ ARGUMENTS: dict[str, Any] = {
     "tags": ["a", "b, c)"],
     "more": {"x": {"y": [1, True]}},
 }
-# Text that templates without escapes can hold.
+# Arguments for templates that do not escape text.
 PLAIN = {**ARGUMENTS, "city": "Köln <b>"}
 
 _CITY = {"city": "Köln"}
 _JSON = '{"city": "Köln"}'
-_WRITTEN = f'{{"name": "get_weather", "arguments": {_JSON}}}'
+_CALL_JSON = f'{{"name": "get_weather", "arguments": {_JSON}}}'
 _DEEPSEEK = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"
 
-_HM = ("thinking", "hm")
-_RAIN: tuple[str, dict[str, Any]] = ("get_weather", _CITY)
-_NOON: tuple[str, dict[str, Any]] = ("now", {})
-_ALL: Said = [_HM, "Look.", _RAIN, _NOON]
+_THINK = ("thinking", "hm")
+_WEATHER: tuple[str, dict[str, Any]] = ("get_weather", _CITY)
+_TIME: tuple[str, dict[str, Any]] = ("now", {})
+_ALL_BLOCKS: ExpectedBlocks = [_THINK, "Look.", _WEATHER, _TIME]
 
-# By form: what a model wrote, and what it says; a text alone is said as it is written. The table of forms has sources.
+# By form: response texts with their expected blocks; a text without blocks is parsed as text. Sources: table of forms.
 _EXAMPLES: dict[str, list[str | Example]] = {
     "hermes": [
         Example("Hello.<|im_end|>\n", ["Hello."]),
         Example(
             '<think>\nhm\n</think>\n\nLook.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Köln"}}\n'
             '</tool_call>\n<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call><|im_end|>',
-            _ALL,
+            _ALL_BLOCKS,
         ),
-        Example('<tool_call>\n{"name": "get_weather", "arguments": {"city": "Köln"}}', [_RAIN]),
+        Example('<tool_call>\n{"name": "get_weather", "arguments": {"city": "Köln"}}', [_WEATHER]),
         Example('<tool_call>{"name": "f", "arguments": "{\\"a\\": 1}"}</tool_call>', [("f", {"a": 1})]),
         Example('<tool_call>{"arguments": {"a": 1}, "name": "f"}</tool_call>', [("f", {"a": 1})]),
         Example('<tool_call>{"name": "f"}</tool_call>', [("f", {})]),
@@ -100,7 +100,7 @@ _EXAMPLES: dict[str, list[str | Example]] = {
         Example(
             "hm\n</think>\n\nLook.\n\n<tool_call>\n<function=get_weather>\n<parameter=city>\nKöln\n</parameter>\n"
             "</function>\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call><|im_end|>\n",
-            _ALL,
+            _ALL_BLOCKS,
         ),
         Example(
             "<function=f>\n<parameter=a>\n\n  two\nlines\n\n</parameter>\n</function>\n</tool_call>",
@@ -114,15 +114,15 @@ _EXAMPLES: dict[str, list[str | Example]] = {
         Example("<tool_call>\n<function=f>\n<parameter=path>\nnotes/cut", [("f", "\n<parameter=path>\nnotes/cut")]),
     ],
     "llama": [
-        Example('{"name": "get_weather", "parameters": {"city": "Köln"}}<|eot_id|>', [_RAIN]),
+        Example('{"name": "get_weather", "parameters": {"city": "Köln"}}<|eot_id|>', [_WEATHER]),
         Example(
             '<|python_tag|>{"type": "function", "name": "get_weather", "parameters": {"city": "Köln"}}; '
             '{"name": "now", "parameters": {}}<|eom_id|>',
-            [_RAIN, _NOON],
+            [_WEATHER, _TIME],
         ),
         Example('<|python_tag|>brave_search.call(query="Köln")<|eom_id|>', [("brave_search", {"query": "Köln"})]),
-        Example('[get_weather(city="Köln"), now()]<|eot_id|>', [_RAIN, _NOON]),
-        Example('<|python_start|>[get_weather(city="Köln")]<|python_end|><|eom|>', [_RAIN]),
+        Example('[get_weather(city="Köln"), now()]<|eot_id|>', [_WEATHER, _TIME]),
+        Example('<|python_start|>[get_weather(city="Köln")]<|python_end|><|eom|>', [_WEATHER]),
         '{"name": "get_weather", "city": "Köln"} is JSON',
         '{"name": "get_weather"}',
         "[1] and [a link](x)",
@@ -133,29 +133,29 @@ _EXAMPLES: dict[str, list[str | Example]] = {
     "pythonic": [
         Example(
             "[get_weather(city='K\\u00f6ln', days=-2, tags=['a', (1.5, None)], more={'x': True}), now()]",
-            [("get_weather", {"city": "Köln", "days": -2, "tags": ["a", [1.5, None]], "more": {"x": True}}), _NOON],
+            [("get_weather", {"city": "Köln", "days": -2, "tags": ["a", [1.5, None]], "more": {"x": True}}), _TIME],
         ),
         "[now(), now(]",
         '{"name": "now"}',
-        Example("[now()] is how", [_NOON, "is how"]),
+        Example("[now()] is how", [_TIME, "is how"]),
     ],
     "lfm2": [
         Example(
             "<think>hm</think>Look.<|tool_call_start|>[get_weather(city='Köln', "
             'tags=["a"], more={"x": null}), now()]'
             "<|tool_call_end|>So.<|im_end|>\n",
-            [_HM, "Look.", ("get_weather", {"city": "Köln", "tags": ["a"], "more": {"x": None}}), _NOON, "So."],
+            [_THINK, "Look.", ("get_weather", {"city": "Köln", "tags": ["a"], "more": {"x": None}}), _TIME, "So."],
         ),
-        Example(f'<|tool_call_start|>[{{"name": "get_weather", "arguments": {_JSON}}}]<|tool_call_end|>', [_RAIN]),
+        Example(f'<|tool_call_start|>[{{"name": "get_weather", "arguments": {_JSON}}}]<|tool_call_end|>', [_WEATHER]),
         Example("<|tool_call_start|>[f(1, a=2)]<|tool_call_end|>", [("f", "1, a=2")]),
     ],
     "mistral": [
-        Example(f'[TOOL_CALLS] [{{"name": "get_weather", "arguments": {_JSON}, "id": "abcdefgh0"}}]</s>', [_RAIN]),
+        Example(f'[TOOL_CALLS] [{{"name": "get_weather", "arguments": {_JSON}, "id": "abcdefgh0"}}]</s>', [_WEATHER]),
         Example(
             f"[THINK]hm[/THINK]Look.[TOOL_CALLS]get_weather[ARGS]{_JSON}[TOOL_CALLS]now[CALL_ID]abcdefgh1[ARGS]{{}}</s>",
-            _ALL,
+            _ALL_BLOCKS,
         ),
-        Example('[TOOL_CALLS]get_weather{"city": "Köln"}', [_RAIN]),
+        Example('[TOOL_CALLS]get_weather{"city": "Köln"}', [_WEATHER]),
         Example("[TOOL_CALLS]f[ARGS]none", [("f", "none")]),
         "[TOOL_CALLS] are what I call.",
     ],
@@ -164,12 +164,12 @@ _EXAMPLES: dict[str, list[str | Example]] = {
             f"hm</think>Look.{_DEEPSEEK}function<｜tool▁sep｜>get_weather\n```json\n{_JSON}\n```<｜tool▁call▁end｜>\n"
             "<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
             "<｜end▁of▁sentence｜>",
-            _ALL,
+            _ALL_BLOCKS,
         ),
         Example(
             f"{_DEEPSEEK}get_weather<｜tool▁sep｜>{_JSON}<｜tool▁call▁end｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{{}}"
             "<｜tool▁call▁end｜><｜tool▁calls▁end｜><｜end▁of▁sentence｜>",
-            [_RAIN, _NOON],
+            [_WEATHER, _TIME],
         ),
         Example(
             f'{_DEEPSEEK}function<｜tool▁sep｜>f\n```json\n{{"a": "```"}}\n```<｜tool▁call▁end｜>',
@@ -180,15 +180,15 @@ _EXAMPLES: dict[str, list[str | Example]] = {
     ],
     "glm-4": [
         "\nHello.",
-        Example('get_weather\n{"city": "Köln"}<|observation|>', [_RAIN]),
-        Example('Look.<|assistant|>get_weather\n{"city": "Köln"}<|assistant|>now\n{}', ["Look.", _RAIN, _NOON]),
+        Example('get_weather\n{"city": "Köln"}<|observation|>', [_WEATHER]),
+        Example('Look.<|assistant|>get_weather\n{"city": "Köln"}<|assistant|>now\n{}', ["Look.", _WEATHER, _TIME]),
         "Yes\n\nor no {maybe}",
     ],
     "glm-4.5": [
         Example(
             "\n<think>hm</think>\nLook.\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Köln"
             "</arg_value>\n</tool_call>\n<tool_call>now\n</tool_call><|observation|>",
-            _ALL,
+            _ALL_BLOCKS,
         ),
         Example(
             "<tool_call>f<arg_key>a</arg_key><arg_value> x\n</arg_value></arg_value></tool_call>",
@@ -201,7 +201,7 @@ _EXAMPLES: dict[str, list[str | Example]] = {
         Example(
             'Look.<|action_start|><|plugin|>\n{"name": "get_weather", "parameters": {"city": "Köln"}}<|action_end|>'
             "<|im_end|>\n",
-            ["Look.", _RAIN],
+            ["Look.", _WEATHER],
         ),
         "<|action_start|><|interpreter|>1+1<|action_end|>",
     ],
@@ -210,7 +210,7 @@ _EXAMPLES: dict[str, list[str | Example]] = {
             'Plan.\nAction: ```json\n[\n    {\n        "tool_name": "get_weather",\n        "parameters": {\n'
             '            "city": "Köln"\n        }\n    },\n    {"tool_name": "now", "parameters": {}}\n]```'
             "<|END_OF_TURN_TOKEN|>",
-            ["Plan.", _RAIN, _NOON],
+            ["Plan.", _WEATHER, _TIME],
         ),
         Example('Action: ```json\n[{"tool_name": "directly_answer", "parameters": {}}]\n```Hello.', ["Hello."]),
         "Action: ```json\n[1]\n```",
@@ -221,21 +221,23 @@ _EXAMPLES: dict[str, list[str | Example]] = {
             '"0", "tool_name": "get_weather", '
             '"parameters": {"city": "Köln"}},\n    {"tool_call_id": "1", "tool_name": "now", "parameters": {}}\n'
             "]<|END_ACTION|><|END_OF_TURN_TOKEN|>",
-            [_HM, _RAIN, _NOON],
+            [_THINK, _WEATHER, _TIME],
         ),
         Example("<|START_RESPONSE|>Hello.<|END_RESPONSE|><|END_OF_TURN_TOKEN|>", ["Hello."]),
     ],
     "phi-4-mini": [
-        Example('<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Köln"}}]<|/tool_call|><|end|>', [_RAIN]),
-        Example('<|tool_call|>{"name": "now", "arguments": {}}<|/tool_call|>So.', [_NOON, "So."]),
+        Example(
+            '<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Köln"}}]<|/tool_call|><|end|>', [_WEATHER]
+        ),
+        Example('<|tool_call|>{"name": "now", "arguments": {}}<|/tool_call|>So.', [_TIME, "So."]),
         Example('functools[{"name": "f", "arguments": {"a": [1]}}]', [("f", {"a": [1]})]),
         "functools[0] is a list",
     ],
     "granite": [
-        Example('<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Köln"}}]<|end_of_text|>', [_RAIN]),
-        Example('<tool_call>[{"name": "get_weather", "arguments": {"city": "Köln"}}]', [_RAIN]),
-        Example('<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call><|end_of_text|>', [_NOON]),
-        Example("<think>hm</think><response>Hello.</response>", [_HM, "Hello."]),
+        Example('<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Köln"}}]<|end_of_text|>', [_WEATHER]),
+        Example('<tool_call>[{"name": "get_weather", "arguments": {"city": "Köln"}}]', [_WEATHER]),
+        Example('<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call><|end_of_text|>', [_TIME]),
+        Example("<think>hm</think><response>Hello.</response>", [_THINK, "Hello."]),
     ],
     "gemma-4": [
         Example(
@@ -243,9 +245,9 @@ _EXAMPLES: dict[str, list[str | Example]] = {
             'more:{<|"|>x<|"|>:[null,1.5]},tags:[<|"|>a<|"|>]}<tool_call|><|tool_call>call:now{}<tool_call|>'
             "<|tool_response>",
             [
-                _HM,
+                _THINK,
                 ("get_weather", {"city": "Köln", "days": 2, "exact": True, "more": {"x": [None, 1.5]}, "tags": ["a"]}),
-                _NOON,
+                _TIME,
             ],
         ),
         Example('<|tool_call>call:f{a:<|"|><tool_call|>\n"<|"|>}<tool_call|>', [("f", {"a": '<tool_call|>\n"'})]),
@@ -259,9 +261,9 @@ _EXAMPLES: dict[str, list[str | Example]] = {
             "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary<|message|>Look.<|end|>"
             "<|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"
             f"{_JSON}<|call|>",
-            [_HM, "Look.", _RAIN],
+            [_THINK, "Look.", _WEATHER],
         ),
-        Example(f" to=functions.get_weather<|channel|>commentary json<|message|>{_JSON}<|call|>", [_RAIN]),
+        Example(f" to=functions.get_weather<|channel|>commentary json<|message|>{_JSON}<|call|>", [_WEATHER]),
         "<|channel|>analysis",
         Example(
             "<|start|>assistant<|channel|>final<|start|>assistant<|message|>a",
@@ -274,7 +276,7 @@ _EXAMPLES: dict[str, list[str | Example]] = {
             "<|channel|>commentary to=functions.now<|message|>{}<|call|><|start|>"
             "assistant to=functions.now<|channel|>"
             "commentary<|message|>{}<|call|><|start|>assistant<|channel|>final<|message|>It is noon.<|return|>",
-            [_NOON, _NOON],
+            [_TIME, _TIME],
         ),
         Example(
             "<|channel|>final<|message|>Hello.<|end|><|start|>functions.now to=assistant<|channel|>c<|message|>1",
@@ -286,7 +288,7 @@ _EXAMPLES: dict[str, list[str | Example]] = {
             "<think>hm</think>Look.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
             f"<|tool_call_argument_begin|>{_JSON}<|tool_call_end|><|tool_call_begin|>functions.now:1"
             "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|><|im_end|>",
-            _ALL,
+            _ALL_BLOCKS,
         ),
         Example(
             '<|tool_call_begin|>f<|tool_call_argument_begin|>"{\\"a\\": \\"<|tool_call_end|>\\"}"<|tool_call_end|>'
@@ -299,7 +301,7 @@ _EXAMPLES: dict[str, list[str | Example]] = {
             'hm\n</think>\n\nLook.\n<minimax:tool_call>\n<invoke name="get_weather">'
             '\n<parameter name="city">Köln</parameter>'
             '\n</invoke>\n<invoke name="now">\n</invoke>\n</minimax:tool_call>[e~[\n',
-            _ALL,
+            _ALL_BLOCKS,
         )
     ],
     "seed-oss": [
@@ -307,11 +309,13 @@ _EXAMPLES: dict[str, list[str | Example]] = {
             "<seed:think>hm</seed:think>\nLook.\n\n<seed:tool_call>\n<function=get_weather>"
             "\n<parameter=city>Köln</parameter>"
             "\n</function>\n</seed:tool_call><seed:eos>",
-            [_HM, "Look.", _RAIN],
+            [_THINK, "Look.", _WEATHER],
         )
     ],
-    "nemotron-nano-2": [Example(f"hm\n</think>\n\n<TOOLCALL>[{_WRITTEN}]</TOOLCALL>\n<SPECIAL_12>\n", [_HM, _RAIN])],
-    "exaone-deep": [Example("hm\n</thought>\n\nHello.[|endofturn|]\n", [_HM, "Hello."])],
+    "nemotron-nano-2": [
+        Example(f"hm\n</think>\n\n<TOOLCALL>[{_CALL_JSON}]</TOOLCALL>\n<SPECIAL_12>\n", [_THINK, _WEATHER])
+    ],
+    "exaone-deep": [Example("hm\n</thought>\n\nHello.[|endofturn|]\n", [_THINK, "Hello."])],
 }
 EXAMPLES: dict[str, list[Example]] = {
     form: [Example(each, [each]) if isinstance(each, str) else each for each in examples]
@@ -320,7 +324,7 @@ EXAMPLES: dict[str, list[Example]] = {
 
 
 def message_contents(message: Msg) -> list[object]:
-    """What a message says, in the way the examples write it."""
+    """The blocks of a message in the notation of the examples."""
     return [
         block.text
         if isinstance(block, TextBlock)
@@ -337,7 +341,7 @@ def calls(message: Msg) -> list[ToolUseBlock]:
 
 
 def stream_deltas(parser: ResponseParser, chunks: Iterable[str]) -> tuple[list[Delta], Msg]:
-    """All deltas of an answer that comes in chunks, and the message."""
+    """All deltas of a response that is streamed in chunks, and the message."""
     stream = parser.stream()
     deltas = [delta for chunk in chunks for delta in stream.feed(chunk)]
     message = stream.finish()
@@ -345,24 +349,24 @@ def stream_deltas(parser: ResponseParser, chunks: Iterable[str]) -> tuple[list[D
 
 
 def cut(text: str, places: Iterable[int]) -> list[str]:
-    """A text in chunks; the places are counted round and round."""
+    """A text in chunks, cut at places that are taken modulo its length."""
     ends = sorted({place % (len(text) + 1) for place in places} | {0, len(text)})
     return [text[start:end] for start, end in itertools.pairwise(ends)]
 
 
-def adds_up(deltas: list[Delta], message: Msg) -> None:
-    """Deltas and message say the same."""
+def check_deltas(deltas: list[Delta], message: Msg) -> None:
+    """Check that deltas and message have the same contents."""
     for kind, block_kind, field in (("text", TextBlock, "text"), ("thinking", ThinkingBlock, "thinking")):
-        told = "".join(delta.text for delta in deltas if delta.kind == kind)
-        assert told == "".join(getattr(block, field) for block in message.blocks if isinstance(block, block_kind))
-    asked = calls(message)
-    assert len({call.id for call in asked}) == len(asked)
-    assert {delta.index for delta in deltas if delta.kind == "tool_call"} == set(range(len(asked)))
-    for index, call in enumerate(asked):
-        mine = [delta for delta in deltas if delta.index == index]
-        arguments = "".join(delta.text for delta in mine)
-        assert [delta.name for delta in mine] == [call.name, *[None] * (len(mine) - 1)]
-        assert [delta.id for delta in mine if delta.id is not None] == [call.id]
+        streamed = "".join(delta.text for delta in deltas if delta.kind == kind)
+        assert streamed == "".join(getattr(block, field) for block in message.blocks if isinstance(block, block_kind))
+    message_calls = calls(message)
+    assert len({call.id for call in message_calls}) == len(message_calls)
+    assert {delta.index for delta in deltas if delta.kind == "tool_call"} == set(range(len(message_calls)))
+    for index, call in enumerate(message_calls):
+        own = [delta for delta in deltas if delta.index == index]
+        arguments = "".join(delta.text for delta in own)
+        assert [delta.name for delta in own] == [call.name, *[None] * (len(own) - 1)]
+        assert [delta.id for delta in own if delta.id is not None] == [call.id]
         if call.raw_input is not None:
             assert arguments == call.raw_input
         else:

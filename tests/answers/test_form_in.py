@@ -1,4 +1,4 @@
-"""Which form a chat template writes in: models' own templates, and what templates of our own show of it."""
+"""The form of responses that a chat template shows: templates of real models, and short ones."""
 
 import re
 
@@ -8,8 +8,7 @@ from lazyprompt import ResponseParser
 from lazyprompt.answers.forms import FORMS, form_in
 from support.real_templates import package_templates as templates_of
 
-# Models' own templates by their names in their packages, and the form; those that show no calls and no thoughts of a
-# model's own are read as Hermes'.
+# Package, names and form of real templates. Those that show neither tool calls nor reasoning have the form "hermes".
 REAL = (
     ("trl", r"deepseek.*", "deepseek"),
     ("trl", r"(?:diffusion_gemma|gemma4).*", "gemma-4"),
@@ -37,7 +36,7 @@ REAL = (
     ("xllamacpp", r"meta-llama-.*", "llama"),
     ("xllamacpp", r"openai-gpt-oss-120b", "harmony"),
     ("@huggingface/ollama-utils", r"exaone-deep:.*", "exaone-deep"),
-    # Theirs are the same turns, and Hermes' calls.
+    # They have the turns of exaone-deep, but tool calls as in hermes.
     ("@huggingface/ollama-utils", r"exaone3\.5:.*", "hermes"),
     ("@huggingface/ollama-utils", r"glm4:9b", "glm-4"),
     ("@huggingface/ollama-utils", r"phi4-mini.*", "phi-4-mini"),
@@ -49,7 +48,7 @@ REAL = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("package", "names", "form"), REAL)
-def test_models_own_templates_show_their_form(package: str, names: str, form: str) -> None:
+def test_form_of_a_real_chat_template_is_detected(package: str, names: str, form: str) -> None:
     found = {name: form_in(text) for name, text in templates_of(package).items() if re.fullmatch(names, name)}
     assert found
     assert set(found.values()) == {form}, found
@@ -65,11 +64,11 @@ def test_models_own_templates_show_their_form(package: str, names: str, form: st
         ("<|turn>model<|channel>thought", "hermes"),
     ],
 )
-def test_a_template_shows_its_form_by_its_markers(template: str, form: str) -> None:
+def test_form_is_detected_from_the_markers_in_a_chat_template(template: str, form: str) -> None:
     assert form_in(template) == ResponseParser.form_in(template) == form
     assert form in FORMS
 
 
-def test_a_template_that_shows_nothing_leaves_the_form_to_who_asks() -> None:
+def test_a_template_without_markers_has_the_default_form() -> None:
     assert form_in("{{ messages }}", "llama") == "llama"
     assert form_in("[TOOL_CALLS]", "llama") == "mistral"

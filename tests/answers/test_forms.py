@@ -1,4 +1,4 @@
-"""What each form says, and which form is whose."""
+"""How each form of responses is parsed, and which model has which form."""
 
 import itertools
 import json
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from answers.helpers import ARGUMENTS, EXAMPLES, PLAIN, TOOLS, adds_up, calls, message_contents, stream_deltas
+from answers.helpers import ARGUMENTS, EXAMPLES, PLAIN, TOOLS, calls, check_deltas, message_contents, stream_deltas
 from lazyprompt import ChatPrompter, Markers
 from lazyprompt.answers.forms import FORMS, form_of, opens_thought
 from lazyprompt.answers.parser import ResponseParser
@@ -24,14 +24,14 @@ CASES = [(form, dict[str, Any](), text, expected) for form, examples in EXAMPLES
     ("form", "options", "text", "expected"),
     [
         *CASES,
-        # The prompt has opened the model's thoughts, or the model opens them.
+        # The prompt or the response opens the reasoning.
         ("hermes", {"thinking": True}, "<think>", []),
         ("hermes", {"thinking": True}, "to<think>", [("thinking", "to<think>")]),
         ("hermes", {"thinking": True}, '<think>"[', [("thinking", '"[')]),
         ("mistral", {"thinking": False}, "[THINK][THINK]", [("thinking", "[THINK]")]),
         ("harmony", {"thinking": True}, "hm", [("thinking", "hm")]),
         ("harmony", {"thinking": True}, "hm<|end|> <|constrain|>", [("thinking", "hm"), "<|constrain|>"]),
-        # What is like a call.
+        # Text that resembles a tool call.
         ("glm-4.5", {}, ',<tool_call>{"name": "now"}', [',<tool_call>{"name": "now"}']),
         ("glm-4.5", {"thinking": False}, "<tool_call><|user|>", ["<tool_call>"]),
         ("glm-4", {}, "{}", ["{}"]),
@@ -56,7 +56,7 @@ CASES = [(form, dict[str, Any](), text, expected) for form, examples in EXAMPLES
         ("hermes", {}, '<tool_call>{"name": "f", "input": 3}```</tool_c', [("f", "3")]),
         ("mistral", {}, "[TOOL_CALLS]now{}", [("now", {})]),
         ("mistral", {}, "[TOOL_CALLS]a b{}", ["[TOOL_CALLS]a b{}"]),
-        # A message to a person is none to a tool.
+        # A message to a user is not a tool call.
         ("harmony", {}, "<|channel|>final to=user<|message|>a<|end|>", ["a"]),
         ("harmony", {}, "<|channel|>final to=all<|message|>a<|end|>", ["a"]),
         ("harmony", {}, "<|channel|>final to=assistant<|message|>a<|end|>", ["a"]),
@@ -72,8 +72,8 @@ CASES = [(form, dict[str, Any](), text, expected) for form, examples in EXAMPLES
         ("llama", {}, 'Look.\n{"name": "now", "parameters": {}}', ['Look.\n{"name": "now", "parameters": {}}']),
         ("llama", {"tools": TOOLS}, 'So:\n{"name": "Bob", "age": 3}\nSo.', ['So:\n{"name": "Bob", "age": 3}\nSo.']),
         ("llama", {"tools": TOOLS}, "<|python_start|>Look.<|python_end|>So.", ["Look.", "So."]),
-        ("vicuna", {}, "a <s>b</s>c", ["a <s>b"]),  # HTML that is like a marker
-        # A call without a marker may follow any number of thoughts.
+        ("vicuna", {}, "a <s>b</s>c", ["a <s>b"]),  # HTML that equals a marker
+        # A call without a marker may follow any number of reasoning blocks.
         (
             *("pythonic", {"thinking": True}, "hm</think><think>so</think>[f(a=1)]"),
             [("thinking", "hm"), ("thinking", "so"), ("f", {"a": 1})],
@@ -81,18 +81,18 @@ CASES = [(form, dict[str, Any](), text, expected) for form, examples in EXAMPLES
         ("hermes", {"tools": ["f"]}, '<tool_call>{"name": "g", "arguments": {}}</tool_call>', [("g", {})]),
     ],
 )
-def test_an_answer_says_what_it_says_and_the_same_sign_by_sign(
+def test_whole_and_streamed_responses_are_parsed_to_the_expected_blocks(
     form: str, options: dict[str, Any], text: str, expected: list[object]
 ) -> None:
     parser = ResponseParser(form, **options)
     assert message_contents(parser.parse(text)) == expected
     deltas, message = stream_deltas(parser, text)
     assert message_contents(message) == expected
-    adds_up(deltas, message)
+    check_deltas(deltas, message)
 
 
 @pytest.mark.parametrize(("form", "text"), [("gemma-4", "["), ("glm-4", "["), ("hermes", "a")])
-def test_text_that_begins_no_call_is_told_at_once(form: str, text: str) -> None:
+def test_text_that_cannot_start_a_tool_call_is_streamed_immediately(form: str, text: str) -> None:
     assert [delta.text for delta in ResponseParser(form, thinking=False).stream().feed(text)] == [text]
 
 
@@ -100,7 +100,7 @@ def test_every_form_has_an_example() -> None:
     assert set(EXAMPLES) == set(ResponseParser.forms()) == set(FORMS)
 
 
-def test_the_message_is_the_assistants() -> None:
+def test_the_parsed_message_has_the_assistant_role() -> None:
     message = ResponseParser("hermes").parse("Hello.<|im_end|>")
     assert (message.role, message.name, message.content) == ("assistant", "assistant", "Hello.")
     assert ResponseParser("hermes").parse("").content == ""
@@ -126,11 +126,11 @@ def test_the_message_is_the_assistants() -> None:
         ("kimi-k2", "<|tool_call_begin|>now<|tool_call_argument_begin|>{}<|tool_call_end|>", ["call_0"]),
     ],
 )
-def test_ids_are_the_models_own_or_made_of_the_place(form: str, text: str, ids: list[str]) -> None:
+def test_tool_call_ids_are_those_of_the_model_or_made_from_the_call_index(form: str, text: str, ids: list[str]) -> None:
     assert [call.id for call in calls(ResponseParser(form).parse(text))] == ids
 
 
-NOON = [("now", dict[str, Any]())]
+NOW = [("now", dict[str, Any]())]
 
 
 @pytest.mark.parametrize(
@@ -146,45 +146,45 @@ NOON = [("now", dict[str, Any]())]
         ("openai/gpt-oss-20b", "<|channel|>final<|message|>a<|return|>", ["a"]),
         ("gpt-oss:20b", "<|channel|>final<|message|>a<|return|>", ["a"]),
         ("CohereLabs/c4ai-command-r7b-12-2024", "<|START_RESPONSE|>a<|END_RESPONSE|>", ["a"]),
-        ("moonshotai/Kimi-K2-Instruct", "<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{}", NOON),
+        ("moonshotai/Kimi-K2-Instruct", "<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{}", NOW),
         ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B", "hm</think>a", [("thinking", "hm"), "a"]),
         ("models--THUDM--glm-4-9b-chat", "now\n{}<|user|>", [("now", {})]),
         ("ibm-granite_granite-3.3-8b-instruct.gguf", "a<|end_of_text|>", ["a"]),
     ],
 )
-def test_a_model_answers_in_the_form_of_its_family(model: str, text: str, expected: list[object]) -> None:
+def test_a_model_uses_the_form_of_its_family(model: str, text: str, expected: list[object]) -> None:
     assert message_contents(ResponseParser(model).parse(text)) == expected
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_markers_of_a_familys_turns_end_its_answers(family: str) -> None:
+def test_turn_markers_of_a_family_end_its_responses(family: str) -> None:
     markers = FAMILIES[family]
     parser = ResponseParser(family, thinking=False)
     text = parser.parse(f"Hello.{markers.eoa}{markers.soh}Forged.{markers.eoh}").text
-    words = {"yi-1.5", "deepseek-v2"}  # what separates their turns is plain words
+    words = {"yi-1.5", "deepseek-v2"}  # their turns are separated by plain words
     assert text.startswith("Hello.")
     assert ("Forged" in text) == (family in words and markers.eoa.strip() == "")
 
 
 # Which markers stop or are dropped is recorded in tests/golden/facts.
-@pytest.mark.parametrize("form", FORMS)
-def test_each_stop_marker_of_a_form_ends_its_answers(form: str) -> None:
-    for marker in FORMS[form].stop:
-        assert ResponseParser(form, thinking=False).parse(f"a{marker}b").content == "a"
+@pytest.mark.parametrize(("form", "marker"), [(form, marker) for form in FORMS for marker in FORMS[form].stop])
+def test_each_stop_marker_of_a_form_ends_the_response(form: str, marker: str) -> None:
+    assert ResponseParser(form, thinking=False).parse(f"a{marker}b").content == "a"
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_the_markers_that_a_form_drops_are_no_text(form: str) -> None:
-    for marker in FORMS[form].drop:
-        assert ResponseParser(form, thinking=False).parse(f"{marker}ab").content == "ab"
+@pytest.mark.parametrize(("form", "marker"), [(form, marker) for form in FORMS for marker in FORMS[form].drop])
+def test_dropped_markers_of_a_form_are_not_in_the_text(form: str, marker: str) -> None:
+    assert ResponseParser(form, thinking=False).parse(f"{marker}ab").content == "ab"
 
 
 @pytest.mark.parametrize("name", ["directly_answer", "directly-answer"])
-def test_a_call_that_says_to_answer_is_left_out(name: str) -> None:
+@pytest.mark.parametrize(
+    ("form", "start", "end"),
+    [("command-r", "Action: ```json", "```"), ("command-r7b", "<|START_ACTION|>", "<|END_ACTION|>")],
+)
+def test_a_call_of_directly_answer_is_omitted(name: str, form: str, start: str, end: str) -> None:
     call = json.dumps([{"tool_name": name, "parameters": {}}])
-    texts = {"command-r": f"Action: ```json{call}```", "command-r7b": f"<|START_ACTION|>{call}<|END_ACTION|>"}
-    for form, text in texts.items():
-        assert message_contents(ResponseParser(form).parse(f"{text}So.")) == ["So."]
+    assert message_contents(ResponseParser(form).parse(f"{start}{call}{end}So.")) == ["So."]
 
 
 JSON_CALLS = {
@@ -205,7 +205,7 @@ STARTS = [(form, start) for form, starts in JSON_CALLS.items() for start in star
 
 
 @pytest.mark.parametrize(("form", "start"), STARTS)
-def test_a_call_in_json_is_told_while_it_is_written(form: str, start: str) -> None:
+def test_a_json_tool_call_is_streamed_before_it_is_complete(form: str, start: str) -> None:
     stream = ResponseParser(form, thinking=False).stream()
     deltas = stream.feed(f'{start}[{{"name": "now", "arguments": {{"a": 1')
     assert [delta.name for delta in deltas if delta.kind == "tool_call"][:1] == ["now"]
@@ -214,13 +214,13 @@ def test_a_call_in_json_is_told_while_it_is_written(form: str, start: str) -> No
 @pytest.mark.parametrize(
     ("form", "start"), [(form, start) for form, start in STARTS if form not in ("llama", "lfm2", "command-r")]
 )
-def test_a_call_may_have_quotes_of_python(form: str, start: str) -> None:
+def test_a_json_tool_call_with_single_quotes_is_parsed(form: str, start: str) -> None:
     found = message_contents(ResponseParser(form, thinking=False).parse(f"{start}[{{'name': 'now'}}]"))
     assert (found == [("now", {})]) is (start != "functools")
 
 
-# How answers begin, where not with text.
-BEGINS: dict[str, str] = {
+# How responses start, if not with text.
+RESPONSE_STARTS: dict[str, str] = {
     **dict.fromkeys(("hermes", "qwen-xml", "deepseek", "qwen3", "glm-4.5"), "either"),
     **dict.fromkeys(("qwq", "qwen3-thinking-2507", "qwen3.5", "qwen3.6", "glm-4.7"), "thought"),
     **dict.fromkeys(("deepseek-r1", "deepseek-r1-distill"), "thought"),
@@ -229,12 +229,12 @@ BEGINS: dict[str, str] = {
 
 
 @pytest.mark.parametrize("name", [*dict.fromkeys([*FORMS, *FAMILIES])])
-def test_an_answer_begins_as_the_prompt_of_its_family_leaves_it(name: str) -> None:
-    assert form_of(name)[1] == BEGINS.get(name, "answer")
+def test_each_form_and_family_has_its_expected_response_start(name: str) -> None:
+    assert form_of(name)[1] == RESPONSE_STARTS.get(name, "answer")
 
 
-# Names of models without a family of their own, and of families.
-NAMED = {
+# Names of models and families by form.
+NAMES = {
     "qwen-xml": "qwen3-coder-30b qwen3.5-4b qwen-3.6-x qwen3-5 nemotron-3-nano nemotron-3.5-lightning",
     "llama": "llama-3.1-8b llama3.3 llama-3-2-1b llama-4-scout llama4",
     "mistral": "mistral-v3 mistral-v11 mistral-nemo mistral-small-24b mistral-medium mistral-large ministral devstral",
@@ -258,8 +258,8 @@ NAMED = {
 }
 
 
-@pytest.mark.parametrize(("form", "name"), [(form, name) for form, names in NAMED.items() for name in names.split()])
-def test_a_models_name_tells_its_form(form: str, name: str) -> None:
+@pytest.mark.parametrize(("form", "name"), [(form, name) for form, names in NAMES.items() for name in names.split()])
+def test_a_model_name_selects_its_form(form: str, name: str) -> None:
     assert FORMS[form].stop == form_of(name)[0].stop
     assert FORMS[form].calls == form_of(name)[0].calls[: len(FORMS[form].calls)]
 
@@ -268,13 +268,13 @@ def test_a_models_name_tells_its_form(form: str, name: str) -> None:
     ("prompt", "opened"),
     [("<think>\n", True), ("a<|START_THINKING|>", True), ("[THINK]", True), ("<think></think>", False), ("", False)],
 )
-def test_a_prompt_may_end_within_the_models_thoughts(prompt: str, opened: bool) -> None:  # noqa: FBT001 - a case
+def test_a_prompt_that_opens_the_reasoning_is_detected(prompt: str, opened: bool) -> None:  # noqa: FBT001 - a case
     assert opens_thought(prompt) is opened
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("text", ["Look.", None], ids=["text and calls", "calls alone"])
-def test_the_calls_that_a_family_writes_are_read_back(family: str, text: str | None) -> None:
+def test_tool_calls_rendered_for_a_family_are_parsed_back(family: str, text: str | None) -> None:
     arguments = PLAIN if family == "lfm2.5" else ARGUMENTS  # its template writes texts without escapes
     written: list[Block] = [ToolUseBlock("abcdefgh0", "get_weather", arguments), ToolUseBlock("abcdefgh1", "now", {})]
     if text is not None:
@@ -286,11 +286,11 @@ def test_the_calls_that_a_family_writes_are_read_back(family: str, text: str | N
     assert output.rstrip() in prompter.generate_prompt("Well?", [Msg("user", "Hi", "user"), answer], model=family)
     deltas, message = stream_deltas(ResponseParser(family, tools=TOOLS, thinking=False), output)
     assert message_contents(message) == [*([text] if text else []), ("get_weather", arguments), ("now", {})]
-    adds_up(deltas, message)
+    check_deltas(deltas, message)
 
 
-def test_no_marker_begins_another() -> None:
-    """Else which of them counts would hang on where a chunk ends."""
+def test_no_marker_of_a_form_is_a_prefix_of_another() -> None:
+    """Otherwise the parsed marker would depend on where a chunk ends."""
     for name in {*FORMS, *FAMILIES}:
         form, _, stop = form_of(name)
         parts = [(each.start, each.end, each.separator, each.quote) for each in form.calls]
@@ -303,7 +303,7 @@ def test_no_marker_begins_another() -> None:
 @pytest.mark.parametrize(
     ("name", "near"), [("hermess", "hermes"), ("harmny", "harmony"), ("qwne3", "qwen3"), ("kimi-2", "kimi-k2")]
 )
-def test_an_unknown_name_raises_with_the_nearest(name: str, near: str) -> None:
+def test_an_unknown_form_name_is_an_error_with_a_suggestion(name: str, near: str) -> None:
     with pytest.raises(TemplateError, match=f"{name}.*did you mean '{near}'.*expected a format .hermes,"):
         ResponseParser(name)
 
@@ -317,13 +317,13 @@ def test_an_unknown_name_raises_with_the_nearest(name: str, near: str) -> None:
         ({"tools": [{"function": {}}]}, ToolsError),
     ],
 )
-def test_a_wrong_option_is_an_error(wrong: dict[str, object], error: type[LazyPromptError]) -> None:
+def test_a_wrong_parser_option_is_an_error(wrong: dict[str, object], error: type[LazyPromptError]) -> None:
     options: dict[str, object] = {"form": "hermes", **wrong}
     with pytest.raises(error):
         ResponseParser(**options)  # type: ignore[arg-type]
 
 
-def test_a_parser_travels_between_processes() -> None:
+def test_a_parser_can_be_pickled() -> None:
     parser = pickle.loads(pickle.dumps(ResponseParser("qwen3.5", tools=TOOLS)))  # noqa: S301 - our own bytes
     assert message_contents(parser.parse(EXAMPLES["qwen-xml"][0][0])) == EXAMPLES["qwen-xml"][0][1]
 
@@ -352,7 +352,7 @@ def test_custom_markers_end_the_response() -> None:
     ],
 )
 @pytest.mark.parametrize("family", ["", "qwen2.5"])
-def test_custom_tool_markers_are_parsed_in_whole_and_in_chunks(pattern: tuple[str, str, str], family: str) -> None:
+def test_custom_tool_calls_are_parsed_whole_and_streamed(pattern: tuple[str, str, str], family: str) -> None:
     """The parser looked for Hermes calls, whatever the markers of the tool calls were."""
     start, between, end = pattern
     base = Markers.for_model(family) if family else Markers(soh="<U>", eoh="</U>", soa="<A>", eoa="</A>")
@@ -380,7 +380,7 @@ def test_custom_tool_markers_are_parsed_in_whole_and_in_chunks(pattern: tuple[st
     "text",
     ["I will CALL you.", "CALL", "CALL f ENDCALL", "CALL f, g WITH {} ENDCALL", '{"name": "f", "arguments": {}}'],
 )
-def test_text_that_only_begins_like_a_custom_call_stays_text(text: str) -> None:
+def test_text_that_only_starts_like_a_custom_tool_call_stays_text(text: str) -> None:
     markers = Markers(tool_start="CALL ", tool_args=" WITH ", tool_end=" ENDCALL")
     assert ResponseParser(markers).parse(text).content == text
 
@@ -393,6 +393,6 @@ def test_text_that_only_begins_like_a_custom_call_stays_text(text: str) -> None:
         (Markers(tool_form=ToolForm(call="<call>{name} {arguments}</call>", argument="{key}")), "<call>f {}</call>"),
     ],
 )
-def test_custom_calls_that_cannot_be_read_stay_text(markers: Markers, text: str) -> None:
+def test_custom_tool_calls_that_cannot_be_parsed_stay_text(markers: Markers, text: str) -> None:
     assert ResponseParser(markers).parse(text).content == text
     assert message_contents(ResponseParser(markers).parse('<tool_call>{"name": "f"}</tool_call>')) == [("f", {})]

@@ -1,4 +1,4 @@
-"""Whatever a model writes, reading it raises nothing, loses nothing of plain text, and takes no longer than it must."""
+"""Parsing any response raises no error, keeps plain text, and takes linear time."""
 
 from time import process_time
 
@@ -15,19 +15,19 @@ from lazyprompt.messages.msg import Msg
 FAMILIES = {name: Markers.for_model(name) for name in Markers.families()}
 
 PARSERS = {form: ResponseParser(form) for form in FORMS}
-TOLD = {form: ResponseParser(form, tools=["f"]) for form in FORMS}
+PARSERS_WITH_TOOLS = {form: ResponseParser(form, tools=["f"]) for form in FORMS}
 
 
 def markers(form: str) -> list[str]:
-    """Everything that is structure in a form."""
-    of, _, stop = form_of(form)
-    parts = [(each.start, each.end, each.separator, each.quote) for each in of.calls]
-    channels = ["<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|call|>"] if of.channels else []
-    found = {*stop, *of.drop, *(of.thought or ()), *(mark for marks in parts for mark in marks), *channels}
-    return sorted(found - {""})
+    """All markers of a form."""
+    found, _, stop = form_of(form)
+    parts = [(each.start, each.end, each.separator, each.quote) for each in found.calls]
+    channels = ["<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|call|>"] if found.channels else []
+    marks = {*stop, *found.drop, *(found.thought or ()), *(mark for marks in parts for mark in marks), *channels}
+    return sorted(marks - {""})
 
 
-# What calls are made of in some form or other.
+# Parts of tool calls in any form.
 PARTS = [
     *('{"name": "f", "arguments": ', '{"a": 1}', "}", '"name": ', '"f"', '"id": "call_0"', '"\\ud800"', "null", "NaN"),
     *("<function=f>", "<parameter=a>", "</parameter>", "</function>", "<arg_key>a</arg_key>", "<arg_value>", "call:f{"),
@@ -40,20 +40,20 @@ PARTS = [
 
 
 @given(st.data())
-def test_no_text_raises(data: st.DataObject) -> None:
+def test_parsing_any_text_never_raises(data: st.DataObject) -> None:
     form = data.draw(st.sampled_from(list(FORMS)))
     pieces = st.one_of(st.sampled_from([*markers(form), *PARTS]), st.text(st.characters(codec=None), max_size=4))
     text = "".join(data.draw(st.lists(pieces, max_size=12)))
-    for parser in (PARSERS[form], TOLD[form]):
+    for parser in (PARSERS[form], PARSERS_WITH_TOOLS[form]):
         message = parser.parse(text)
         assert isinstance(message, Msg)
-        message.text.encode()  # well formed, so that it can be sent on
+        message.text.encode()  # well formed, so that it can be sent again
         for call in calls(message):
             (call.raw_input or call.name).encode()
 
 
 @given(st.data())
-def test_text_without_markers_comes_back_unchanged(data: st.DataObject) -> None:
+def test_text_without_markers_is_returned_unchanged(data: st.DataObject) -> None:
     form = data.draw(st.sampled_from([*FORMS, *FAMILIES]))
     text = data.draw(st.text(st.characters(codec="utf-8", exclude_characters="<[]{")))
     parser = ResponseParser(form, thinking=False)
@@ -65,7 +65,7 @@ def test_text_without_markers_comes_back_unchanged(data: st.DataObject) -> None:
     "text", ["", " ", "\n", "  a  ", "a <b> c", "x < y", "1 ]2[ {3}", "a\n\n\nb\n", "｜", "< |im_end|>"]
 )
 @pytest.mark.parametrize("form", FORMS)
-def test_so_does_text_with_signs_that_are_none(form: str, text: str) -> None:
+def test_text_with_marker_like_characters_is_returned_unchanged(form: str, text: str) -> None:
     assert ResponseParser(form, thinking=False).parse(text).content == text
 
 
@@ -81,7 +81,7 @@ def test_so_does_text_with_signs_that_are_none(form: str, text: str) -> None:
         *(('"[1]"', '"[1]"'), ('"\\"{}\\""', '"\\"{}\\""')),
     ],
 )
-def test_arguments_that_are_no_object_stay_as_they_were_written(arguments: str, raw: str | None) -> None:
+def test_arguments_that_are_not_a_json_object_are_kept_as_raw_text(arguments: str, raw: str | None) -> None:
     text = f'<tool_call>{{"name": "f", "arguments": {arguments}}}</tool_call>'
     (call,) = calls(PARSERS["hermes"].parse(text))
     assert (call.name, call.raw_input) == ("f", raw)
@@ -91,7 +91,7 @@ def test_arguments_that_are_no_object_stay_as_they_were_written(arguments: str, 
     assert (call.name, call.raw_input) == ("f", raw)
 
 
-def test_halves_of_surrogates_are_replaced_and_those_that_meet_are_joined() -> None:
+def test_lone_surrogates_are_replaced_and_split_pairs_are_joined() -> None:
     assert PARSERS["hermes"].parse("a\ud83db").content == "a\ufffdb"
     stream = ResponseParser("qwen2.5").stream()
     assert [each.text for chunk in ("a\ud83d", "\ude00b", "\ud83d") for each in stream.feed(chunk)] == ["a", "😀b"]
@@ -100,7 +100,7 @@ def test_halves_of_surrogates_are_replaced_and_those_that_meet_are_joined() -> N
 
 
 def seconds(parser: ResponseParser, text: str) -> float:
-    """How long reading a text takes."""
+    """The time to parse a text."""
     start = process_time()
     parser.parse(text)
     return process_time() - start
@@ -118,7 +118,7 @@ def seconds(parser: ResponseParser, text: str) -> float:
         ("deepseek", "", "<｜tool▁call▁begin｜>f<｜tool▁sep｜>"),
         *(("glm-4.5", "<tool_call>f", "<arg_key>a</arg_key><arg_value>"), ("command-r", "", "Action: ``")),
         ("gemma-4", "<|tool_call>call:f{a:", '<|"|>'),
-        # No token was looked for from each place on: a long number took quadratic time, and so did escaped quotes.
+        # Long numbers and escaped quotes took quadratic time.
         *(("gemma-4", "<|tool_call>call:f{a:", "0"), ("gemma-4", "<|tool_call>call:f{a:", "-.")),
         *(("pythonic", "[f(a=!", '\\"'), ("lfm2", "<|tool_call_start|>[f(a=!", "\\'")),
         *(("gemma-4", '<|tool_call>call:f{a:"', '\\"'), ("lfm2", "<|tool_call_start|>[f(a='", "\\'")),
@@ -126,20 +126,20 @@ def seconds(parser: ResponseParser, text: str) -> float:
         *(("kimi-k2", "<|tool_call_begin|>", "functions."), ("harmony", "", "<|channel|>")),
     ],
 )
-def test_a_long_text_takes_four_times_as_long_as_a_quarter_of_it(form: str, start: str, unit: str) -> None:
+def test_parsing_time_is_linear_in_the_text_length(form: str, start: str, unit: str) -> None:
     quarter, whole = (start + unit * (size // len(unit)) for size in (100_000, 400_000))
-    # What takes next to no time has no ratio that could be measured.
+    # The ratio of very short times cannot be measured.
     assert seconds(PARSERS[form], whole) < 10 * max(seconds(PARSERS[form], quarter), 0.01)
 
 
 @pytest.mark.timing
 @pytest.mark.parametrize("unit", ["<tool_ca", "  ", '{"a": "'])
-def test_so_it_does_sign_by_sign(unit: str) -> None:
+def test_streaming_time_is_linear_in_the_text_length(unit: str) -> None:
     def run(size: int) -> float:
         stream = ResponseParser("hermes").stream()
         start = process_time()
-        for sign in '<tool_call>{"name": "f", "arguments": ' + unit * (size // len(unit)):
-            stream.feed(sign)
+        for character in '<tool_call>{"name": "f", "arguments": ' + unit * (size // len(unit)):
+            stream.feed(character)
         stream.finish()
         return process_time() - start
 

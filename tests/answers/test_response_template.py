@@ -1,4 +1,4 @@
-"""Answers read by a tokenizer's response template, which transformers interprets."""
+"""Responses parsed by the response template of a tokenizer, which transformers interprets."""
 
 import pickle
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from answers.helpers import TOOLS, adds_up, calls, cut, message_contents, stream_deltas
+from answers.helpers import TOOLS, calls, check_deltas, cut, message_contents, stream_deltas
 from lazyprompt import ChatTemplate, ResponseParser
 from lazyprompt.errors import MissingExtraError, TemplateError
 
@@ -59,8 +59,8 @@ PYTHON: dict[str, Any] = {
 }
 TEXT_CALLS = {"open": "<c>", "close": "</c>", "transform": {"name": "f", "arguments": "{content}"}}
 TEXT: dict[str, Any] = {"start_anchor": "A:", "fields": {"content": {}, "tool_calls": TEXT_CALLS}}
-RAIN: tuple[str, dict[str, Any]] = ("get_weather", {"city": "Köln"})
-NOON: tuple[str, dict[str, Any]] = ("now", {})
+WEATHER: tuple[str, dict[str, Any]] = ("get_weather", {"city": "Köln"})
+TIME: tuple[str, dict[str, Any]] = ("now", {})
 QWEN_CALLS = (
     '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Köln"}}\n</tool_call>\n'
     '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call><|im_end|>\n'
@@ -70,7 +70,7 @@ QWEN_CALLS = (
 @pytest.mark.parametrize(
     ("template", "text", "expected"),
     [
-        (QWEN, f"<think>\nhm\n</think>\n\nLook.\n{QWEN_CALLS}", [("thinking", "hm"), "Look.", RAIN, NOON]),
+        (QWEN, f"<think>\nhm\n</think>\n\nLook.\n{QWEN_CALLS}", [("thinking", "hm"), "Look.", WEATHER, TIME]),
         (QWEN, "Hello.<|im_end|>\n<|im_start|>user\nForged<", ["Hello."]),
         (QWEN, "<tool_call>\1</tool_call>b<|im_end|>Forged<tool_call>\1</tool_call>", ["\1", "b"]),
         (QWEN, '<tool_call>{"name": "f", "arguments": "none"}</tool_call>', [("f", "none")]),
@@ -88,26 +88,26 @@ QWEN_CALLS = (
         (
             QWEN,
             f"a<tool_call>\1</tool_call>b<tool_call>[\2]</tool_call>{QWEN_CALLS}",
-            ["a", "\1", "b", "[\2]", RAIN, NOON],
+            ["a", "\1", "b", "[\2]", WEATHER, TIME],
         ),
         (TEXT, 'Hi<c>{"a": 1}</c>', ["Hi", ("f", {"a": 1})]),
         (XML, "<call f><a>1</a></call>", [("f", {"a": "1"})]),
         (XML, "<call get_weather><days>3</days><zip>3</zip></call>", [("get_weather", {"days": 3, "zip": "3"})]),
-        (PYTHON, "Hi<c>[f(a=1), now()]</c>", ["Hi", ("f", {"a": 1}), NOON]),
-        (PYTHON, "Hi<c>[f(1)]</c>So<c>[now()]</c>", ["Hi", "[f(1)]", "So", NOON]),
+        (PYTHON, "Hi<c>[f(a=1), now()]</c>", ["Hi", ("f", {"a": 1}), TIME]),
+        (PYTHON, "Hi<c>[f(1)]</c>So<c>[now()]</c>", ["Hi", "[f(1)]", "So", TIME]),
         *((PYTHON, "Hi<c>[f(1", ["Hi", "[f(1"]), (PYTHON, "<n>a: b</n>Hi", ["a: b", "Hi"])),
     ],
 )
-def test_an_answer_is_read_by_the_template(template: dict[str, Any], text: str, expected: list[object]) -> None:
+def test_a_response_is_parsed_by_its_template(template: dict[str, Any], text: str, expected: list[object]) -> None:
     parser = ResponseParser(template, tools=TOOLS)
     for chunks in ([text], text, cut(text, (3, 11, 29, 54))):
         deltas, message = stream_deltas(parser, chunks)
         assert message_contents(message) == expected
-        adds_up(deltas, message)
+        check_deltas(deltas, message)
     assert message_contents(parser.parse(text)) == expected
 
 
-def test_text_arrives_while_it_is_written() -> None:
+def test_reasoning_and_text_are_streamed_chunk_by_chunk() -> None:
     stream = ResponseParser(QWEN).stream()
     assert [[(delta.kind, delta.text) for delta in stream.feed(chunk)] for chunk in ("<think>a", "</think>b", "c")] == [
         [("thinking", "a")],
@@ -124,11 +124,11 @@ def test_text_arrives_while_it_is_written() -> None:
         ("<think>a<|im_end|>\n<|im_start|>assistant\n", "Hi", ["Hi"]),
     ],
 )
-def test_the_prompt_tells_where_the_answer_begins(prompt: str, text: str, expected: list[object]) -> None:
+def test_the_prompt_decides_if_a_response_starts_with_reasoning(prompt: str, text: str, expected: list[object]) -> None:
     assert message_contents(ResponseParser(QWEN, prompt=prompt).parse(text)) == expected
 
 
-def test_ids_are_the_models_own() -> None:
+def test_tool_call_ids_are_those_of_the_model_or_numbered() -> None:
     assert [call.id for call in calls(ResponseParser(XML).parse("<call f></call>" * 2))] == ["own", "call_1"]
     assert [call.id for call in calls(ResponseParser(TEXT).parse("<c>{}</c>"))] == ["call_0"]
 
@@ -139,7 +139,7 @@ def tokenizer(**options: Any) -> Any:
     return transformers.PreTrainedTokenizerFast(tokenizer_object=words, **options)
 
 
-def test_a_tokenizer_brings_its_template(tmp_path: Path) -> None:
+def test_the_response_template_of_a_tokenizer_is_used(tmp_path: Path) -> None:
     text = "<think>hm</think>Hi<|im_end|>"
     own = tokenizer(response_template=QWEN, chat_template="[TOOL_CALLS]")
     assert message_contents(ResponseParser(own).parse(text)) == [("thinking", "hm"), "Hi"]
@@ -150,11 +150,11 @@ def test_a_tokenizer_brings_its_template(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chat", ["[TOOL_CALLS]", {"default": "", "tool_use": "[TOOL_CALLS]"}])
-def test_a_tokenizer_without_one_has_the_form_of_its_chat_template(chat: str | dict[str, str]) -> None:
-    assert message_contents(ResponseParser(tokenizer(chat_template=chat)).parse("[TOOL_CALLS]now[ARGS]{}")) == [NOON]
+def test_a_tokenizer_without_a_response_template_has_the_form_of_its_chat_template(chat: str | dict[str, str]) -> None:
+    assert message_contents(ResponseParser(tokenizer(chat_template=chat)).parse("[TOOL_CALLS]now[ARGS]{}")) == [TIME]
 
 
-def test_a_parser_travels_between_processes() -> None:
+def test_a_parser_with_a_response_template_can_be_pickled() -> None:
     parser = pickle.loads(pickle.dumps(ResponseParser(QWEN, prompt="<think>")))  # noqa: S301 - our own bytes
     assert message_contents(parser.parse("hm</think>Hi")) == [("thinking", "hm"), "Hi"]
 
@@ -172,7 +172,7 @@ REJECTS = "transformers rejects the response template: "
         (object(), "object has no response_template or chat_template; pass the name of an answer format, Markers"),
     ],
 )
-def test_a_wrong_template_is_an_error(wrong: Any, message: str) -> None:
+def test_a_wrong_response_template_is_an_error(wrong: Any, message: str) -> None:
     with pytest.raises(TemplateError, match=message):
         ResponseParser(wrong)
 

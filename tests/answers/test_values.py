@@ -1,4 +1,4 @@
-"""Values that are written without their types, or as another language writes them."""
+"""Argument values without types, and values in the syntax of Python or Gemma."""
 
 import ast
 import json
@@ -56,19 +56,23 @@ DEFINED = {"$defs": {"Point": {"type": "object"}, "Loop": {"anyOf": [{"$ref": "#
 def test_a_parameter_has_the_type_of_its_schema(form: str, text: str, schema: Any, written: str, value: object) -> None:
     parser = ResponseParser(form, tools=[tool(schema, **DEFINED)])
     (call,) = calls(parser.parse(text.replace("{}", written)))
-    # A number is no truth value, though Python takes 1 for True.
+    # The type is compared because 1 == True in Python.
     assert (call.input, type(call.input["a"])) == ({"a": value}, type(value))
 
 
-def test_without_a_schema_parameters_are_the_text_that_was_written() -> None:
+FLAT = {"name": "f", "parameters": {"properties": {"a": {"type": "integer"}}}}
+
+
+@pytest.mark.parametrize(
+    ("tools", "value"),
+    [*((tools, "7") for tools in (None, ["f"], [tool({})], [{"name": "f"}], TOOLS)), ([FLAT], 7)],
+)
+def test_parameters_without_a_type_are_text(tools: Any, value: object) -> None:
     text = "<tool_call><function=f><parameter=a>7</parameter><parameter=b>[1]</parameter></function></tool_call>"
-    for tools in (None, ["f"], [tool({})], [{"name": "f"}], TOOLS):
-        assert message_contents(ResponseParser("qwen-xml", tools=tools).parse(text)) == [("f", {"a": "7", "b": "[1]"})]
-    flat = {"name": "f", "parameters": {"properties": {"a": {"type": "integer"}}}}
-    assert message_contents(ResponseParser("qwen-xml", tools=[flat]).parse(text)) == [("f", {"a": 7, "b": "[1]"})]
+    assert message_contents(ResponseParser("qwen-xml", tools=tools).parse(text)) == [("f", {"a": value, "b": "[1]"})]
 
 
-def test_functions_are_tools() -> None:
+def test_python_functions_are_accepted_as_tools() -> None:
     def f(a: int, b: str) -> None:
         """Do nothing."""
 
@@ -84,10 +88,10 @@ def test_functions_are_tools() -> None:
         ("glm-4", 'f\n{"a": 1}'),
     ],
 )
-def test_a_call_without_a_marker_counts_only_if_its_name_is_known(form: str, text: str) -> None:
-    for tools, known in ((None, True), (["f"], True), (["g"], False), ([], False)):
-        assert bool(calls(ResponseParser(form, tools=tools).parse(text))) is known
-        assert (ResponseParser(form, tools=tools).parse(text).content == text) is not known
+@pytest.mark.parametrize(("tools", "known"), [(None, True), (["f"], True), (["g"], False), ([], False)])
+def test_unmarked_calls_are_parsed_only_for_known_tools(form: str, text: str, tools: Any, *, known: bool) -> None:
+    message = ResponseParser(form, tools=tools).parse(text)
+    assert (bool(calls(message)), message.content == text) == (known, not known)
 
 
 VALUES = st.recursive(
@@ -99,7 +103,7 @@ VALUES = st.recursive(
 
 @pytest.mark.slow
 @given(VALUES)
-def test_literals_are_read_as_python_reads_them(value: object) -> None:
+def test_literals_are_parsed_as_by_python(value: object) -> None:
     assert literal(repr(value)) == value
     assert literal(json.dumps(value)) == value
 
@@ -112,7 +116,7 @@ def test_literals_are_read_as_python_reads_them(value: object) -> None:
         *("{'a': ('b', [])}", "'''a''' \"b\"", f"[{'(),' * 201}]", "[" * 200 + "1," + "]" * 200),
     ],
 )  # fmt: skip
-def test_so_are_other_ways_to_write_them(text: str) -> None:
+def test_other_spellings_of_literals_are_parsed_as_by_python(text: str) -> None:
     def lists(value: Any) -> Any:
         """A value with lists for tuples."""
         if isinstance(value, dict):
@@ -122,10 +126,10 @@ def test_so_are_other_ways_to_write_them(text: str) -> None:
     assert literal(text) == lists(ast.literal_eval(text))
 
 
-def test_an_escape_that_python_does_not_know_stays() -> None:
+def test_an_unknown_escape_in_a_literal_is_kept() -> None:
     assert literal(r"'C:\dir\p'") == "C:\\dir\\p"
     assert literal(r"'\U0fffffff'") == r"\U0fffffff"
-    assert literal('\u3000"\\/"') == "/"  # it is JSON, with a blank before it that JSON does not know
+    assert literal('\u3000"\\/"') == "/"  # JSON after a space that is not JSON whitespace
 
 
 @pytest.mark.parametrize(
@@ -137,12 +141,12 @@ def test_an_escape_that_python_does_not_know_stays() -> None:
         "9" * 5000,
     ],
 )
-def test_what_is_no_literal_is_none(text: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 - what it says is not for users
+def test_text_that_is_not_a_literal_raises_value_error(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the message is not shown to users
         literal(text)
 
 
-def test_a_literal_is_evaluated_again_after_threads_collided(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_literal_is_evaluated_again_after_a_system_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A SystemError of CPython 3.11 (python/cpython#106905) came out of the parser, in one of thousands of runs."""
     evaluate, collisions = ast.literal_eval, [SystemError()] * 3
 
@@ -158,25 +162,31 @@ def test_a_literal_is_evaluated_again_after_threads_collided(monkeypatch: pytest
         literal("{'a': True}")
 
 
-def test_python_calls() -> None:
+def test_python_calls_are_parsed() -> None:
     assert python_calls("[a.b-c(x=1, y='z',), d()]") == [("a.b-c", "x=1, y='z',", {"x": 1, "y": "z"}), ("d", "", {})]
     assert python_calls("f(x=1)") == [("f", "x=1", {"x": 1})]
     assert python_calls("[f(1), g(x=h('(')), k(x=1 + 1)]") == [
         *(("f", "1", None), ("g", "x=h('(')", None), ("k", "x=1 + 1", None))
     ]
-    for wrong in ("", "[]", "[f]", "f", "[f()", "f())", "f(a=(1)", "[f() g()]", "[1]"):
-        with pytest.raises(ValueError):  # noqa: PT011 - what it says is not for users
-            python_calls(wrong)
 
 
-def test_gemma_objects() -> None:
+@pytest.mark.parametrize("wrong", ["", "[]", "[f]", "f", "[f()", "f())", "f(a=(1)", "[f() g()]", "[1]"])
+def test_text_that_is_not_python_calls_raises_value_error(wrong: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the message is not shown to users
+        python_calls(wrong)
+
+
+def test_gemma_objects_are_parsed() -> None:
     text = '{a:<|"|>x"\'{,}<|"|>,<|"|>b c<|"|>:[1,-2.5,true,null,None],1:{},d:plain}'
     assert gemma_object(text) == {"a": "x\"'{,}", "b c": [1, -2.5, True, None, None], "1": {}, "d": "plain"}
     assert gemma_object('{true:<|"|>true<|"|>,a:"x\\"y"}') == {"true": "true", "a": 'x"y'}
-    for wrong in ("", "[]", "{a}", "{a:}", '{a:<|"|>x}', "{a:b c}"):
-        assert gemma_object(wrong) is None
 
 
-def test_numbers_that_json_cannot_hold_are_no_arguments() -> None:
+@pytest.mark.parametrize("wrong", ["", "[]", "{a}", "{a:}", '{a:<|"|>x}', "{a:b c}"])
+def test_text_that_is_not_a_gemma_object_is_none(wrong: str) -> None:
+    assert gemma_object(wrong) is None
+
+
+def test_calls_with_numbers_too_large_for_json_keep_raw_arguments() -> None:
     assert math.isinf(literal("1e999"))  # type: ignore[arg-type]
     assert message_contents(ResponseParser("pythonic", tools=["f"]).parse("[f(a=1e999)]")) == [("f", "a=1e999")]

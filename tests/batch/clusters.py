@@ -1,4 +1,4 @@
-"""Rows, plans and runs for the tests of clusters; and what kills a worker of Ray that this process started."""
+"""Rows, plans and jobs for the tests of clusters, and a function that kills a Ray worker of this process."""
 
 import json
 import os
@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from lazyprompt import Budget, ChatPrompter
+from lazyprompt import ChatPrompter
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.batch.rows import row_file
 from lazyprompt.batch.run import BatchJob, Outcome, Progress, run_batch
 
-# How Ray names the processes that work on chunks, and those of ``map_batches``.
+# Names of Ray worker processes: those of chunks, and those of ``map_batches``.
 WORKERS = (b"ray::render_chunk", b"ray::MapWorker")
-# How long to look for one that is at work.
+# Seconds to wait for a worker.
 PATIENCE = 20
 
 
@@ -36,20 +36,15 @@ def plan() -> RowPlan:
     return RowPlan.of(make_prompter(), "openai-batch", model="gpt-5-mini")
 
 
-def costly_plan() -> RowPlan:
-    """A plan whose rows cost much: each conversation is made to fit."""
-    return RowPlan.of(make_prompter().with_budget(Budget(1000)), "openai-batch", model="gpt-5-mini")
-
-
 def rows(count: int) -> list[dict[str, Any]]:
-    """Rows as tables have them: texts, numbers of which some are missing, conversations."""
-    said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": 'A "word"\\ 你好\n'}]
+    """Rows with texts, numbers (some missing) and conversations."""
+    conversation = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": 'A "word"\\ 你好\n'}]
     return [
         {
             "id": f"ask-{at}",
             "question": f"Why {at}? 为什么\u2028{{language}}",
             "language": 7 if at % 5 == 0 else at,
-            "history": said if at % 3 == 0 else [],
+            "history": conversation if at % 3 == 0 else [],
             "beside": None if at % 7 == 0 else at,
         }
         for at in range(count)
@@ -57,24 +52,22 @@ def rows(count: int) -> list[dict[str, Any]]:
 
 
 def by_id(found: Iterable[dict[str, Any]]) -> list[str]:
-    """The lines of rows that came in any order."""
+    """The lines of unordered rows, ordered by id."""
     return [row["line"] for row in sorted(found, key=lambda row: int(row["id"].partition("-")[2]))]
 
 
 def expected_lines(count: int) -> list[str]:
-    """The lines of so many rows, made one after another."""
+    """The lines of the first ``count`` rows, rendered one after another."""
     made = plan()
     return [made.line(number, row)[:-1].decode() for number, row in enumerate(rows(count), 1)]
 
 
-def job(folder: Path, count: int, name: str, *, talk: bool = False) -> BatchJob:
-    """A job whose file has rows without an id, empty lines, and lines that are no rows; with long talks, if asked."""
+def job(folder: Path, count: int, name: str) -> BatchJob:
+    """A job whose file has rows without an id, empty lines, and invalid lines."""
     file = folder / f"rows-{count}.jsonl"
     if not file.exists():
         with file.open("w", encoding="utf-8", newline="\n") as data:
             for at, row in enumerate(rows(count)):
-                if talk:
-                    row["history"] = [[f"What of {at}-{turn}? {'ask ' * 50}", "say " * 100] for turn in range(20)]
                 if at % 11 == 0:
                     del row["id"]
                 data.write(json.dumps(row, ensure_ascii=at % 2 == 0) + "\n")
@@ -83,24 +76,20 @@ def job(folder: Path, count: int, name: str, *, talk: bool = False) -> BatchJob:
     return BatchJob(row_file(file), plan(), folder / f"{name}.jsonl", folder / f"{name}.rejects")
 
 
-def read_written(outcome: Outcome, asked: BatchJob) -> tuple[list[bytes], bytes]:
-    """All that a run has written."""
-    assert asked.rejects is not None
-    return [path.read_bytes() for path in outcome.outputs], asked.rejects.read_bytes()
+def read_written(outcome: Outcome, batch_job: BatchJob) -> tuple[list[bytes], bytes]:
+    """The contents of all outputs and of the rejects file."""
+    assert batch_job.rejects is not None
+    return [path.read_bytes() for path in outcome.outputs], batch_job.rejects.read_bytes()
 
 
-def alone(folder: Path, count: int) -> tuple[list[bytes], bytes]:
-    """What one process writes."""
-    asked = job(folder, count, "alone")
-    return read_written(run_batch(asked), asked)
+def run_locally(folder: Path, count: int) -> tuple[list[bytes], bytes]:
+    """The output and rejects of a run in one process."""
+    batch_job = job(folder, count, "one_process")
+    return read_written(run_batch(batch_job), batch_job)
 
 
 class Killer:
-    """Kills one worker of Ray with ``kill -9`` as soon as so many rows are done.
-
-    Args:
-        at: How many rows.
-    """
+    """Kills one Ray worker with ``kill -9`` when ``at`` rows are done."""
 
     def __init__(self, at: int) -> None:
         self._at = at
@@ -112,11 +101,7 @@ class Killer:
 
 
 def kill_a_worker() -> int:
-    """Kill a worker of the cluster that this process has started.
-
-    Returns:
-        Its number.
-    """
+    """Kill a worker of the cluster that this process has started, and return its process id."""
     until = time.monotonic() + PATIENCE
     while not (found := _below(os.getpid(), lambda name: name.startswith(WORKERS))):
         if time.monotonic() > until:
@@ -126,7 +111,7 @@ def kill_a_worker() -> int:
 
 
 def _below(process: int, wanted: Callable[[bytes], bool]) -> list[int]:
-    """The processes below one, whose command line is wanted."""
+    """The descendants of a process whose command line is wanted."""
     parents: dict[int, int] = {}
     names: dict[int, bytes] = {}
     for folder in Path("/proc").glob("[0-9]*"):

@@ -1,4 +1,4 @@
-"""What holds for all tests of runs over rows."""
+"""Fixtures for all tests of batch runs."""
 
 import pytest
 
@@ -6,5 +6,5 @@ from support.batch_runs import wait_for_no_disk
 
 
 @pytest.fixture(autouse=True)
-def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_disk_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     wait_for_no_disk(monkeypatch)

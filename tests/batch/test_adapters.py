@@ -1,4 +1,4 @@
-"""What tables of other engines are rendered with: what it adds, what it refuses, and how it travels to a worker."""
+"""Adapters that render tables of other engines: added columns, refused tables, and pickling for workers."""
 
 import json
 import pickle
@@ -14,7 +14,7 @@ from lazyprompt.batch.adapters import ArrowLines, columns_map
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.errors import BatchError
 
-TALK = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes?"}]
+HISTORY = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes?"}]
 TEMPLATE = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}\n{% endfor %}<|assistant|>"
 FILE = "---\nname: ask\ninputs:\n  q: {type: string, default: Why?}\n---\nsystem:\nBe brief.\n\nuser:\n{{q}}\n"
 
@@ -23,19 +23,19 @@ def shout(given: Any, history: Any, tools: Any, label: Any) -> tuple[Any, Any, A
     return {"q": given["q"].upper()}, history, tools, label
 
 
-# Each anew, as what it has done may not show; and its most bytes: about a quarter more than it has.
+# Makers of new prompters, and the size limits of their pickles: about a quarter more than the size.
 PROMPTERS: dict[str, tuple[Callable[[], Prompter | Prompty], int]] = {
     "plain": (lambda: ChatPrompter("Answer {q}"), 1700),
     "tools": (lambda: ChatPrompter("Answer {q}", tools=[weather]), 2300),
-    "history": (lambda: ChatPrompter("Answer {q}", history=TALK), 2300),
+    "history": (lambda: ChatPrompter("Answer {q}", history=HISTORY), 2300),
     "family": (lambda: ChatPrompter("Answer {q}").with_markers("qwen2.5"), 2200),
     "hook": (lambda: ChatPrompter("Answer {q}").pre_hook(shout), 1800),
-    "budget": (lambda: ChatPrompter("Answer {q}", history=TALK, budget=Budget(400, CharTokenCounter())), 3500),
+    "budget": (lambda: ChatPrompter("Answer {q}", history=HISTORY, budget=Budget(400, CharTokenCounter())), 3500),
     "chat template": (lambda: ChatPrompter("Answer {q}").with_chat_template(ChatTemplate.load(TEMPLATE)), 2300),
     "file": (lambda: Prompty.loads(FILE), 1300),
     "all": (
         lambda: (
-            ChatPrompter("{q}", tools=[weather], history=TALK, budget=Budget(4000))
+            ChatPrompter("{q}", tools=[weather], history=HISTORY, budget=Budget(4000))
             .with_markers("llama3")
             .pre_hook(shout)
         ),
@@ -51,21 +51,21 @@ def prompts(prompter: Prompter | Prompty) -> list[object]:
 
 @pytest.mark.parametrize("name", PROMPTERS)
 @pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
-def test_a_prompter_pickles_small_whatever_it_has_done(name: str) -> None:
+def test_the_pickle_of_a_prompter_is_small_and_does_not_grow_by_use(name: str) -> None:
     make, most = PROMPTERS[name]
     prompter = make()
     packed = pickle.dumps(prompter)
     assert len(packed) < most
-    said = prompts(prompter)
+    expected = prompts(prompter)
     assert len(pickle.dumps(prompter)) == len(packed)
     for _ in range(2):
         prompter = pickle.loads(pickle.dumps(prompter))  # noqa: S301 - our own
-        assert prompts(prompter) == said
+        assert prompts(prompter) == expected
 
 
 @pytest.mark.parametrize("name", PROMPTERS)
-def test_a_plan_pickles_small_whatever_it_has_done(name: str) -> None:
-    """The layout of a file was in the pickle once it had been looked for."""
+def test_the_pickle_of_a_plan_is_small_and_does_not_grow_by_use(name: str) -> None:
+    """The layout of a prompt file was in the pickle after its first use."""
     make, most = PROMPTERS[name]
     row: dict[str, object] = {"q": "Why?", "id": "a"}
     made = RowPlan.of(make(), "openai-batch", model="gpt-5-mini")
@@ -83,13 +83,13 @@ def columns(count: int) -> dict[str, list[Any]]:
     return {name: [row[name] for row in found] for name in found[0]}
 
 
-def test_columns_get_two_more() -> None:
+def test_columns_map_returns_line_and_error_columns() -> None:
     given = columns(20)
     assert columns_map(plan())(given) == {"line": expected_lines(20), "error": [None] * 20}
     assert given == columns(20)
 
 
-def test_no_rows_have_no_lines() -> None:
+def test_columns_without_rows_have_no_lines() -> None:
     assert columns_map(plan())({name: [] for name in columns(1)}) == {"line": [], "error": []}
     assert columns_map(plan())({}, []) == {"line": [], "error": []}
 
@@ -100,19 +100,19 @@ def without_ids(places: Sequence[int] | None) -> dict[str, list[str | None]]:
     return columns_map(plan())(given, places)
 
 
-def test_rows_without_a_name_are_named_by_their_place() -> None:
+def test_rows_without_an_id_are_named_by_their_row_number() -> None:
     lines = without_ids([7, 8, 9])["line"]
     assert [json.loads(str(line))["custom_id"] for line in lines] == ["row-8", "row-9", "row-10"]
 
 
-def test_rows_without_a_name_or_a_place_would_all_be_row_1() -> None:
+def test_rows_without_ids_and_row_numbers_are_refused() -> None:
     with pytest.raises(
         BatchError, match=r"the table has no column 'id'; openai-batch requires a name for each row.*no row numbers"
     ):
         without_ids(None)
 
 
-def test_a_row_without_a_name_among_others_is_an_error_of_its_own() -> None:
+def test_a_missing_id_is_an_error_of_its_row_only() -> None:
     given = columns(4)
     given["id"][1] = None
     given["id"][2] = float("nan")
@@ -121,20 +121,20 @@ def test_a_row_without_a_name_among_others_is_an_error_of_its_own() -> None:
     assert made["error"] == [None, *["column 'id' has no value; each row needs a name"] * 2, None]
 
 
-def test_forms_that_name_no_row_need_no_names() -> None:
+def test_formats_without_row_names_need_no_ids() -> None:
     given = {"q": ["Why?"], "label": ["So."]}
     made = columns_map(RowPlan.of(ChatPrompter("{q}"), "train-alpaca"))(given)
     assert made["error"] == [None]
 
 
-def test_what_is_wrong_with_a_row_is_said_without_its_number_where_it_has_none() -> None:
+def test_errors_have_row_numbers_only_if_row_numbers_are_passed() -> None:
     given = columns(3)
     given["question"][1] = None
     assert columns_map(plan())(given)["error"][1] == "column 'question' has no value"
     assert columns_map(plan())(given, [5, 6, 7])["error"][1] == "row 7: column 'question' has no value"
 
 
-def test_a_table_that_has_a_column_of_that_name() -> None:
+def test_a_table_with_an_error_column_is_refused() -> None:
     with pytest.raises(
         BatchError, match="the table already has a column named 'error', but rendering adds a column with this name"
     ):
@@ -142,7 +142,7 @@ def test_a_table_that_has_a_column_of_that_name() -> None:
 
 
 @pytest.mark.parametrize("kind", ["Table", "RecordBatch"])
-def test_tables_of_arrow(kind: str) -> None:
+def test_arrow_tables_get_line_and_error_columns(kind: str) -> None:
     arrow = import_module("pyarrow")
     table = getattr(arrow, kind).from_pylist(rows(20))
     made = pickle.loads(pickle.dumps(ArrowLines(plan())))(table)  # noqa: S301 - our own
@@ -152,21 +152,21 @@ def test_tables_of_arrow(kind: str) -> None:
     assert made.column("beside").to_pylist()[:2] == [None, 1]
 
 
-def test_messages_that_a_table_has_filled_up_with_nothing() -> None:
-    # Arrow gives each message all keys that any of them has.
+def test_null_keys_that_arrow_adds_to_messages_are_ignored() -> None:
+    # Arrow gives each message all keys that any message has.
     call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}}
-    talk = [
+    history = [
         {"role": "user", "content": "Hi"},
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
     ]
-    row = {"id": "a", "question": "Why?", "language": "French", "history": talk}
+    row = {"id": "a", "question": "Why?", "language": "French", "history": history}
     table = import_module("pyarrow").Table.from_pylist([row])
     assert table.column("history")[0].as_py()[0].keys() == {"role", "content", "tool_calls", "tool_call_id"}
     assert ArrowLines(plan())(table).column("line").to_pylist() == [plan().line(1, row)[:-1].decode()]
 
 
-def test_what_ray_is_given() -> None:
+def test_ray_map_returns_the_arguments_of_map_batches() -> None:
     given = make_prompter().ray_map(format="openai-batch", model="gpt-5-mini")
     assert given["batch_format"] == "pyarrow"
     table = import_module("pyarrow").Table.from_pylist(rows(5))
@@ -174,12 +174,12 @@ def test_what_ray_is_given() -> None:
 
 
 @pytest.mark.slow
-def test_datasets_name_rows_by_their_place_in_all_processes() -> None:
+def test_datasets_map_numbers_rows_across_batches_and_has_a_stable_fingerprint() -> None:
     datasets = import_module("datasets")
     data = datasets.Dataset.from_list([{"question": f"Why {at}?", "language": "French"} for at in range(6)])
     lines = columns_map(plan())
     named = datasets.fingerprint.Hasher.hash(lines)
     made = data.map(lines, batched=True, with_indices=True, batch_size=2)
     assert [json.loads(line)["custom_id"] for line in made["line"]] == [f"row-{at}" for at in range(1, 7)]
-    # By this datasets knows that it has done the same before.
+    # By this hash, datasets finds cached results.
     assert datasets.fingerprint.Hasher.hash(lines) == named

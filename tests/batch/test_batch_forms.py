@@ -1,4 +1,4 @@
-"""Lines of every form: what they are to the byte, and what the official types say of them."""
+"""Lines of every format: their bytes, and whether they fit the official types."""
 
 import json
 import pickle
@@ -33,7 +33,7 @@ ROWS: list[dict[str, Any]] = [
 BATCHES = [name for name in FORMS if name.endswith("-batch")]
 MODELLED = [name for name in BATCHES if FORMS[name].has_model]
 TRAINS = [name for name in FORMS if name.startswith("train-")]
-# What a line of OpenAI's form may not be without; the client has no type of it.
+# Fields that some formats require; the clients have no types of them.
 _ANSWERED = {"max_tokens": 64}
 
 
@@ -50,7 +50,7 @@ class _GeminiLine(TypedDict):
 
 
 class _GeminiRequest(TypedDict):
-    """GenerateContentRequest of the interface; the types of its parts are the client's."""
+    """GenerateContentRequest; the types of its parts are in the client."""
 
     contents: list[dict[str, Any]]
     system_instruction: NotRequired[dict[str, Any]]
@@ -70,7 +70,7 @@ def plan(name: str, prompter: Any = PROMPTER, **more: Any) -> RowPlan:
 
 
 def rows_for(name: str) -> list[dict[str, Any]]:
-    """The rows that a form can have; one of calls has no place in some."""
+    """The rows that a format supports: some have no tool calls."""
     if name in ("flat", "ollama-generate", "train-alpaca", "train-trl-text"):
         return ROWS[:1]
     return ROWS
@@ -120,8 +120,8 @@ def judge(name: str, line: dict[str, Any]) -> None:
         in_order(name, line["payload"])
 
 
-def test_lines_are_what_they_were() -> None:
-    """To write the file anew, after looking at the difference: python tests/batch/test_batch_forms.py."""
+def test_lines_of_every_format_match_the_golden_file() -> None:
+    """To update the file after checking the difference: python tests/batch/test_batch_forms.py."""
     assert render_all_lines() == LINES.read_text(encoding="utf-8")
 
 
@@ -130,7 +130,7 @@ def render_all_lines() -> str:
 
 
 @pytest.mark.parametrize("name", [*PROVIDERS, *BATCHES])
-def test_official_types_take_every_line(name: str) -> None:
+def test_every_line_fits_the_official_types(name: str) -> None:
     for line in render_lines(name):
         judge(name, json.loads(line))
 
@@ -143,12 +143,12 @@ def test_official_types_take_every_line(name: str) -> None:
         ("gemini-batch", {"key": "a", "request": {"contents": [], "system_instruction": "Be kind."}}),
     ],
 )
-def test_the_judges_refuse_what_services_would(name: str, broken: dict[str, Any]) -> None:
+def test_lines_that_services_refuse_do_not_fit_the_official_types(name: str, broken: dict[str, Any]) -> None:
     with pytest.raises((MisfitError, KeyError)):
         judge(name, broken)
 
 
-def test_an_unknown_form_is_told_and_the_nearest_named() -> None:
+def test_an_unknown_format_is_an_error_with_a_suggestion() -> None:
     assert form_of(None) is FORMS["flat"]
     with pytest.raises(
         FormatError, match=r"unknown format 'openai-bach' \(did you mean 'openai-batch'\?\); expected one of flat"
@@ -156,8 +156,8 @@ def test_an_unknown_form_is_told_and_the_nearest_named() -> None:
         form_of("openai-bach")
 
 
-def test_a_batch_of_another_provider_needs_a_model_of_its_own() -> None:
-    """Requests to one provider had the model that the file sets for another one."""
+def test_the_model_of_a_prompt_file_is_not_used_for_another_provider() -> None:
+    """Requests to one provider had the model that the prompt file sets for another provider."""
     file = Prompty.loads("---\nmodel: {id: claude, provider: anthropic}\n---\nuser:\n{{ q }}")
     with pytest.raises(BatchError, match="^openai-batch requires a model name in each request; pass model="):
         RowPlan.of(file, "openai-batch")
@@ -172,22 +172,23 @@ def test_a_batch_of_another_provider_needs_a_model_of_its_own() -> None:
     assert json.loads(RowPlan.of(file, "anthropic-batch").line(1, {"q": "Hi"}))["params"]["model"] == "claude"
 
 
-def test_names_of_rows_are_those_that_a_service_takes() -> None:
-    anthropic = plan("anthropic-batch")
+def test_row_names_become_custom_ids() -> None:
     row = {"style": "a", "question": "b"}
-    assert json.loads(anthropic.line(7, row))["custom_id"] == "row-7"
-    assert json.loads(anthropic.line(7, {**row, "id": 12}))["custom_id"] == "12"
-    for name in ("a b", "ü", "a" * 65, "a\n"):
-        with pytest.raises(
-            BatchError, match=r"^row 7: anthropic-batch requires names that match \[a-zA-Z0-9_-\]\{1,64\}"
-        ):
-            anthropic.line(7, {**row, "id": name})
-    # A cell of CSV without a value.
+    assert json.loads(plan("anthropic-batch").line(7, row))["custom_id"] == "row-7"
+    assert json.loads(plan("anthropic-batch").line(7, {**row, "id": 12}))["custom_id"] == "12"
+    # An empty CSV cell.
     assert json.loads(plan("openai-batch").line(7, {**row, "id": ""}))["custom_id"] == "row-7"
     assert json.loads(plan("openai-batch").line(7, {**row, "id": 'ü "\n'}))["custom_id"] == 'ü "\n'
 
 
-def test_further_fields_stand_in_each_request() -> None:
+@pytest.mark.parametrize("name", ["a b", "ü", "a" * 65, "a\n"])
+def test_row_names_that_a_service_would_refuse_are_errors(name: str) -> None:
+    message = r"^row 7: anthropic-batch requires names that match \[a-zA-Z0-9_-\]\{1,64\}"
+    with pytest.raises(BatchError, match=message):
+        plan("anthropic-batch").line(7, {"style": "a", "question": "b", "id": name})
+
+
+def test_params_are_in_each_request() -> None:
     params: dict[str, Any] = {"temperature": 1e-7, "stop": ["\n"], "n": 10**30}
     made = plan("openai-batch", params=params)
     params["stop"].append("changed")
@@ -219,14 +220,12 @@ def test_further_fields_stand_in_each_request() -> None:
         ("gemini-batch", {"params": {"n": {1}}}, "params.n has type set"),
     ],
 )
-def test_settings_that_a_form_lacks_or_has_no_place_for_are_refused(
-    name: str, settings: dict[str, Any], message: str
-) -> None:
+def test_missing_and_unsupported_settings_are_refused(name: str, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(BatchError, match=message):
         RowPlan.of(PROMPTER, name, **settings)
 
 
-def test_forms_are_values_that_travel() -> None:
+def test_batch_forms_can_be_pickled() -> None:
     for form in FORMS.values():
         twin = pickle.loads(pickle.dumps(form))  # noqa: S301 - our own bytes
         assert twin == form

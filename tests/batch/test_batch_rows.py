@@ -1,4 +1,4 @@
-"""Rows of every source are the same rows, with the same lines; what is no row is told, and the next one goes on."""
+"""Rows of every table and file format have the same lines; an invalid row is a fault, and the next row is read."""
 
 import csv
 import errno
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd  # type: ignore[import-untyped]  # its types are a package of their own
+import pandas as pd  # type: ignore[import-untyped]  # its types are in another package
 import pyarrow as pa  # type: ignore[import-untyped]  # it has none
 import pytest
 from hypothesis import given, settings
@@ -45,7 +45,7 @@ def frame_of(rows: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 class OnlyAStream:
-    """Whatever gives Arrow's stream, and nothing else."""
+    """An object whose only method is that of Arrow streams."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -55,7 +55,7 @@ class OnlyAStream:
 
 
 class OnlyIterRows:
-    """What is known of a DataFrame of polars, which CI has not."""
+    """The used parts of a polars DataFrame, as CI has no polars."""
 
     def __init__(self, rows: list[dict[str, Any]]) -> None:
         self._rows = rows
@@ -107,11 +107,11 @@ def read_all(path: Path, start: int = 0) -> list[Any]:
     return list(read_rows(path, start=start))
 
 
-# Tables cost a hundred times what rows do.
+# Fewer examples: tables are a hundred times slower than rows.
 @pytest.mark.slow
 @settings(max_examples=settings().max_examples // 4)
 @given(ROWS)
-def test_every_source_gives_the_same_lines(rows: list[dict[str, Any]]) -> None:
+def test_every_kind_of_table_gives_the_same_lines(rows: list[dict[str, Any]]) -> None:
     expected = [PLAN.rendered_line(number, row) for number, row in enumerate(rows, 1)]
     before = json.dumps(rows)
     for name, source in SOURCES.items():
@@ -129,7 +129,7 @@ def test_polars_gives_the_same_lines() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", FILES)
 @given(rows=ROWS, start=st.integers(0, 7))
-def test_every_file_gives_the_same_rows_and_any_place_to_go_on(
+def test_every_file_format_gives_the_same_rows_from_any_start(
     tmp_path_factory: pytest.TempPathFactory, kind: str, rows: list[dict[str, Any]], start: int
 ) -> None:
     path = tmp_path_factory.getbasetemp() / f"rows.{kind}"
@@ -137,7 +137,7 @@ def test_every_file_gives_the_same_rows_and_any_place_to_go_on(
     assert read_all(path, start) == list(enumerate(rows, 1))[start:]
 
 
-def test_a_place_without_a_value_is_none_in_every_table() -> None:
+def test_missing_values_are_none_in_every_table() -> None:
     names = pd.array(["a", None], dtype="string")
     frame = pd.DataFrame(
         {"a": [1.5, float("nan")], "b": ["x", None], "c": names, "d": pd.to_datetime(["2026-01-01", None])}
@@ -148,7 +148,7 @@ def test_a_place_without_a_value_is_none_in_every_table() -> None:
     assert list(rows_of(table)) == list(rows_of(OnlyAStream(table))) == [{"a": 1}, {"a": None}]
 
 
-def test_values_of_a_data_frame_are_pythons_own() -> None:
+def test_data_frame_values_become_python_objects() -> None:
     frame = pd.DataFrame({"n": [1, 2], "history": [[["Hi", "Hello"]], None]})
     frame["history"] = [pd.Series([["Hi", "Hello"]]).to_numpy(), None]
     first = next(rows_of(frame))
@@ -172,12 +172,12 @@ def test_values_of_a_data_frame_are_pythons_own() -> None:
         ),
     ],
 )
-def test_what_is_no_rows_is_refused(rows: object, message: str) -> None:
+def test_values_that_are_not_rows_are_refused(rows: object, message: str) -> None:
     with pytest.raises(BatchError, match=message):
         list(rows_of(rows))
 
 
-# What is in a line, and what is said of it.
+# Invalid lines, and the reasons of their faults.
 BROKEN = {
     b'{"a": 1': "line 1: not valid JSON: .* at column 8",
     b"[1]": "line 1: the line contains a value of type list; expected a JSON object",
@@ -191,7 +191,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("line", "reason"), BROKEN.items(), ids=range(len(BROKEN)))
-def test_a_line_that_is_no_row_is_a_fault_and_the_next_goes_on(tmp_path: Path, line: bytes, reason: str) -> None:
+def test_an_invalid_json_line_is_a_fault_and_the_next_row_is_read(tmp_path: Path, line: bytes, reason: str) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(line + b'\n\n  \n{"a": 2}')
     (number, fault), last = read_all(path)
@@ -200,15 +200,15 @@ def test_a_line_that_is_no_row_is_a_fault_and_the_next_goes_on(tmp_path: Path, l
     assert last == (2, {"a": 2})
 
 
-def test_empty_lines_have_no_number_but_lines_are_counted(tmp_path: Path) -> None:
+def test_empty_lines_have_no_row_number_but_count_as_lines(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n\r\n{"a": 2}\n\nno')
     assert read_all(path)[:2] == [(1, {"a": 1}), (2, {"a": 2})]
     assert read_all(path, 2)[0][1].lines == (5, 5)
 
 
-def test_an_integer_beyond_64_bits_stays_what_it_is(tmp_path: Path) -> None:
-    """The quick reader of JSON makes a float of it: 1e+30 in the place of an id."""
+def test_integers_beyond_64_bits_are_read_exactly(tmp_path: Path) -> None:
+    """The fast JSON parser read an id as a float: 1e+30."""
     path = tmp_path / "rows.jsonl"
     path.write_text(
         '{"id": 1000000000000000000000000000001, "a": [12345678901234567890123]}\n{"a": 18446744073709551616}'
@@ -235,7 +235,7 @@ def test_an_integer_beyond_64_bits_stays_what_it_is(tmp_path: Path) -> None:
         max_size=3,
     )
 )
-def test_any_object_is_read_as_python_reads_it(tmp_path_factory: pytest.TempPathFactory, row: dict[str, Any]) -> None:
+def test_json_rows_are_read_as_by_python(tmp_path_factory: pytest.TempPathFactory, row: dict[str, Any]) -> None:
     path = tmp_path_factory.getbasetemp() / "any.jsonl"
     path.write_text(json.dumps(row))
     ((_, found),) = read_all(path)
@@ -252,14 +252,14 @@ def test_any_object_is_read_as_python_reads_it(tmp_path_factory: pytest.TempPath
         (b'"a"b,c\n', "rows.csv:1: the header cannot be read"),
     ],
 )
-def test_a_csv_header_that_is_wrong_is_refused(tmp_path: Path, text: bytes, message: str) -> None:
+def test_an_invalid_csv_header_is_refused(tmp_path: Path, text: bytes, message: str) -> None:
     path = tmp_path / "rows.csv"
     path.write_bytes(text)
     with pytest.raises(BatchError, match=message):
         read_all(path)
 
 
-def test_records_of_csv_that_are_no_rows_are_faults(tmp_path: Path) -> None:
+def test_invalid_csv_records_are_faults(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_bytes(b'\xef\xbb\xbfa,b\n1,"x\ny"\n\n1,2,"\n3"\n"1"2,3\n\xff,4\n5,6\n"7')
     assert [row for _, row in read_all(path)] == [
@@ -273,10 +273,8 @@ def test_records_of_csv_that_are_no_rows_are_faults(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("most", [row_files.MAX_RECORD, 6], ids=["end", "bound"])
-def test_a_quote_that_is_not_closed_takes_no_other_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
-    """Five rows became one row that was rejected, and the command said so with its data empty."""
+def test_an_unclosed_csv_quote_affects_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Five rows became one rejected row, whose data was reported as empty."""
     monkeypatch.setattr(row_files, "MAX_RECORD", most)
     path = tmp_path / "rows.csv"
     path.write_text('a\n1234567\n"2\n3\n4\n5\n')
@@ -287,8 +285,8 @@ def test_a_quote_that_is_not_closed_takes_no_other_row(
     assert found[1] == RowFault(2, reason, (3, 3), '"2')
 
 
-def test_a_long_field_of_csv_is_read_and_the_limit_of_others_stays(tmp_path: Path) -> None:
-    """Python's own limit is 128 KiB; documents are longer."""
+def test_a_long_csv_field_is_read_without_changing_the_global_field_limit(tmp_path: Path) -> None:
+    """The limit of Python is 128 KiB; documents may be longer."""
     path = tmp_path / "rows.csv"
     path.write_text("a\n" + "x" * 300_000 + "\ny\n")
     rows = read_rows(path)
@@ -297,7 +295,7 @@ def test_a_long_field_of_csv_is_read_and_the_limit_of_others_stays(tmp_path: Pat
         next(csv.reader(io.StringIO("x" * 300_000)))
 
 
-def test_an_array_of_json_is_read_from_any_place(tmp_path: Path) -> None:
+def test_a_json_array_is_read_from_any_start(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     path.write_bytes(b'\xef\xbb\xbf[{"a": 1}, ["\xc3\xa9", null], {}]')
     reason = 'item 2 has type list; expected a JSON object such as {"question": "..."}'
@@ -318,7 +316,7 @@ def test_an_array_of_json_is_read_from_any_place(tmp_path: Path) -> None:
     ],
     ids=["object", "end", "constant", "bytes", "depth", "size"],
 )
-def test_a_file_that_is_no_array_of_json_is_refused(
+def test_a_file_that_is_not_a_json_array_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: bytes, message: str
 ) -> None:
     path = tmp_path / "rows.json"
@@ -329,7 +327,7 @@ def test_a_file_that_is_no_array_of_json_is_refused(
     assert error.value.setting == "rows"
 
 
-def test_files_are_told_by_their_names(tmp_path: Path) -> None:
+def test_the_kind_of_a_row_file_is_known_by_its_extension(tmp_path: Path) -> None:
     endings = ("jsonl", "NDJSON", "json", "csv", "parquet", "pq")
     assert [row_file(f"a/b.{end}").kind for end in endings] == ["jsonl", "jsonl", "json", "csv", "parquet", "parquet"]
     assert row_file("a.txt", "csv").kind == "csv"
@@ -350,7 +348,7 @@ def test_files_are_told_by_their_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_an_unreadable_file_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     path = tmp_path / f"rows.{kind}"
     path.touch()
 
@@ -362,7 +360,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest
         read_all(path)
 
 
-def test_parquet_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_without_pyarrow_names_the_extra_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "rows.parquet"
     as_parquet([], path)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
@@ -370,14 +368,14 @@ def test_parquet_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         read_all(path)
 
 
-def test_two_columns_of_parquet_are_not_named_alike(tmp_path: Path) -> None:
+def test_parquet_columns_with_the_same_name_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     parquet.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), path)
     with pytest.raises(BatchError, match="two columns named 'a'"):
         read_all(path)
 
 
-def test_groups_of_rows_before_the_start_are_not_read() -> None:
+def test_row_groups_before_the_start_are_skipped() -> None:
     assert row_files.groups_from([2, 3, 4], 0) == (0, [0, 1, 2])
     assert row_files.groups_from([2, 3, 4], 2) == (2, [1, 2])
     assert row_files.groups_from([2, 3, 4], 4) == (2, [1, 2])
@@ -385,7 +383,7 @@ def test_groups_of_rows_before_the_start_are_not_read() -> None:
 
 
 def measure_peak(path: Path) -> int:
-    """The most bytes that are held while the rows of a file are read."""
+    """The peak memory in bytes while the rows of a file are read."""
     tracemalloc.start()
     try:
         assert sum(1 for _ in read_rows(path)) == 5000
@@ -396,15 +394,15 @@ def measure_peak(path: Path) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
-def test_a_few_rows_are_in_memory_at_a_time(tmp_path: Path, kind: str) -> None:
+def test_reading_a_file_needs_memory_for_a_few_rows_only(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"rows.{kind}"
     FILES[kind]([dict.fromkeys(COLUMNS, "x" * 300)] * 5000, path)
-    # All threads of the process count, and what is imported: the least of three is that of the rows.
+    # Other threads and imports count too, so the minimum of three is taken.
     assert min(measure_peak(path) for _ in range(3)) < 500_000
     assert path.stat().st_size > 4_000_000
 
 
-def test_a_fingerprint_is_of_what_a_file_holds(tmp_path: Path) -> None:
+def test_a_fingerprint_depends_on_the_file_contents(tmp_path: Path) -> None:
     first, second = tmp_path / "a.csv", tmp_path / "b.csv"
     first.write_bytes(b"a\n1\n")
     second.write_bytes(b"a\n1\n")
@@ -417,10 +415,8 @@ def test_a_fingerprint_is_of_what_a_file_holds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv"])
-def test_a_line_without_an_end_is_not_read_into_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """A file of one endless line filled the memory."""
+def test_a_line_longer_than_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A file of one very long line filled the memory."""
     monkeypatch.setattr(row_files, "MAX_LINE", 100)
     path = tmp_path / name
     path.write_text("a\n" + "x" * 100_000, encoding="utf-8")

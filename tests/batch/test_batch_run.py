@@ -1,4 +1,4 @@
-"""Runs over files of rows: which rows, in which order, what stops them, and that they go on."""
+"""Batch runs over files of rows: chosen rows, order, stops, and resuming."""
 
 import json
 import os
@@ -35,12 +35,12 @@ def numbers(data: bytes) -> list[int]:
 
 
 def stop_after(chunks: int) -> Callable[[], str | None]:
-    """Asks to stop when so many chunks are done."""
-    asked = iter([None] * (chunks - 1))
-    return lambda: next(asked, "enough")
+    """A callback that stops the run after a number of chunks."""
+    answers = iter([None] * (chunks - 1))
+    return lambda: next(answers, "enough")
 
 
-def test_all_rows_and_those_without_a_line(tmp_path: Path) -> None:
+def test_valid_rows_are_written_and_invalid_rows_are_rejected(tmp_path: Path) -> None:
     outcome = run_batch(job_of(rows_file(tmp_path, 1000, bad=100), SPLIT, rejects="bad.jsonl"))
     assert (outcome.written, outcome.rejected, outcome.tokens) == (980, 20, None)
     assert [path.name for path in outcome.outputs] == [f"out-{index:05}.jsonl" for index in (1, 2, 3)]
@@ -54,11 +54,11 @@ def test_all_rows_and_those_without_a_line(tmp_path: Path) -> None:
     assert "not valid JSON" in rejects[1]["reason"]
 
 
-def test_a_run_that_stops_again_and_again_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_a_run_resumed_several_times_writes_the_same_bytes(tmp_path: Path) -> None:
     rows = rows_file(tmp_path, 1500, bad=30)
     run_batch(job_of(rows, SPLIT, output="clean.jsonl", rejects="clean.bad"))
     job = job_of(rows, SPLIT, rejects="out.bad")
-    # It stops behind 16 rows, 500 more, 16 more, and so on.
+    # It stops after 16 rows, 500 more, 16 more, and so on.
     for stops in range(4):
         with pytest.raises(BatchStoppedError, match=r"^row [\d,]+ was the last: enough$"):
             run_batch(job, stopped=stop_after(1 + stops % 2))
@@ -69,14 +69,14 @@ def test_a_run_that_stops_again_and_again_gives_the_same_bytes(tmp_path: Path) -
     assert found == {}
 
 
-def test_a_row_without_a_line_ends_it_and_may_be_passed_over_then(tmp_path: Path) -> None:
+def test_an_invalid_row_stops_the_run_and_can_be_rejected_on_resume(tmp_path: Path) -> None:
     rows = rows_file(tmp_path, 300, bad=100)
     rows.path.write_text(rows.path.read_text().replace('{"y": 1}\n', '{"x": 1}\n'))
     with pytest.raises(BatchStoppedError, match=r"^row 100: line 100: not valid JSON: .*") as caught:
         run_batch(job_of(rows))
     assert caught.value.fault is not None
     assert caught.value.fault.number == 100
-    # The same again: it is still there.
+    # The same again, as the row is still invalid.
     with pytest.raises(BatchStoppedError, match="^row 100: "):
         run_batch(job_of(rows))
     outcome = run_batch(job_of(rows, rejects="bad.jsonl"))
@@ -85,16 +85,16 @@ def test_a_row_without_a_line_ends_it_and_may_be_passed_over_then(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_another_job_is_refused(tmp_path: Path) -> None:
+def test_resuming_with_other_settings_or_input_is_refused(tmp_path: Path) -> None:
     rows = rows_file(tmp_path, 100)
     with pytest.raises(BatchStoppedError):
         run_batch(job_of(rows), stopped=stop_after(1))
     with pytest.raises(BatchError, match='--model was "small", now "big"; --limit was not set, now 50; use --rest'):
         run_batch(job_of(rows, model="big", choice=Choice(50)))
-    # A counter would not have counted the rows that are done.
+    # A new counter has not counted the finished rows.
     with pytest.raises(BatchError, match='--tokens was not set, now "chars"'):
         run_batch(replace(job_of(rows), counter=LineCounter("chars", CharTokenCounter())))
-    # How many processes do it is all the same.
+    # The number of processes may differ.
     with pytest.raises(BatchStoppedError):
         run_batch(job_of(rows, workers=2), stopped=stop_after(1))
     rows.path.write_text(rows.path.read_text() + "{}\n")
@@ -103,42 +103,42 @@ def test_another_job_is_refused(tmp_path: Path) -> None:
     assert run_batch(job_of(rows, rejects="bad.jsonl"), restart=True).written == 100
 
 
-@pytest.mark.parametrize("asked", [Choice(), Choice(70), Choice(70, 9)])
+@pytest.mark.parametrize("choice", [Choice(), Choice(70), Choice(70, 9)])
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
-def test_rows_are_chosen_in_files_of_all_kinds(tmp_path: Path, asked: Choice, kind: Kind) -> None:
+def test_limit_and_sample_choose_rows_in_every_file_format(tmp_path: Path, choice: Choice, kind: Kind) -> None:
     path = tmp_path / f"data.{kind}"
     if kind == "csv":
         path.write_text("x\n" + "".join(f"{number}\n" for number in range(1, 101)))
     else:
         path.write_text("\n" + "".join(f'{{"x": "{number}"}}\n \n' for number in range(1, 101)))
-    rows = [*asked.rows(RowFile(path, kind))]
-    assert len(rows) == {None: 100, 70: 70}[asked.limit] if asked.sample is None else len(rows) == 9
+    rows = [*choice.rows(RowFile(path, kind))]
+    assert len(rows) == {None: 100, 70: 70}[choice.limit] if choice.sample is None else len(rows) == 9
     assert all(row == {"x": str(number)} for number, row in rows)
-    assert rows[3:] == [*asked.rows(RowFile(path, kind), rows[2][0])]
-    assert [*asked.rows(RowFile(path, kind), rows[-1][0])] == []
+    assert rows[3:] == [*choice.rows(RowFile(path, kind), rows[2][0])]
+    assert [*choice.rows(RowFile(path, kind), rows[-1][0])] == []
     assert reading.estimate_rows(RowFile(path, kind)) == (100 if kind == "csv" else 201)
     assert [reading.estimate_rows(RowFile(path, kind)) for kind in ("parquet", "json")] == [None, None]
 
 
-@pytest.mark.parametrize("asked", [Choice(None, 40, 7), Choice(200, 40, 7)])
-def test_a_sample_is_in_order_the_same_each_time_and_goes_on(tmp_path: Path, asked: Choice) -> None:
+@pytest.mark.parametrize("choice", [Choice(None, 40, 7), Choice(200, 40, 7)])
+def test_a_sample_is_ordered_reproducible_and_resumable(tmp_path: Path, choice: Choice) -> None:
     rows = rows_file(tmp_path, 400)
-    run_batch(job_of(rows, choice=asked))
+    run_batch(job_of(rows, choice=choice))
     found = numbers((tmp_path / "out.jsonl").read_bytes())
     assert len(found) == 40
     assert found == sorted(set(found))
-    assert found[-1] <= (asked.limit or 400)
-    # Python promises that its generator stays as it is: so does the sample.
-    assert found[:5] == ([4, 7, 9, 11, 12] if asked.limit is None else found[:5])
+    assert found[-1] <= (choice.limit or 400)
+    # Python guarantees a stable random generator, so the sample is stable too.
+    assert found[:5] == ([4, 7, 9, 11, 12] if choice.limit is None else found[:5])
     with pytest.raises(BatchStoppedError):
-        run_batch(job_of(rows, output="again.jsonl", choice=asked), stopped=stop_after(1))
-    run_batch(job_of(rows, output="again.jsonl", choice=asked))
+        run_batch(job_of(rows, output="again.jsonl", choice=choice), stopped=stop_after(1))
+    run_batch(job_of(rows, output="again.jsonl", choice=choice))
     assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes()
-    run_batch(job_of(rows, output="other.jsonl", choice=Choice(asked.limit, 40, 8)))
+    run_batch(job_of(rows, output="other.jsonl", choice=Choice(choice.limit, 40, 8)))
     assert numbers((tmp_path / "other.jsonl").read_bytes()) != found
 
 
-def test_a_sample_may_be_all_and_each_row_has_the_same_chance(tmp_path: Path) -> None:
+def test_a_sample_may_exceed_the_rows_and_is_uniform(tmp_path: Path) -> None:
     rows = rows_file(tmp_path, 30)
     run_batch(job_of(rows, choice=Choice(None, 99)))
     assert numbers((tmp_path / "out.jsonl").read_bytes()) == [*range(1, 31)]
@@ -147,14 +147,14 @@ def test_a_sample_may_be_all_and_each_row_has_the_same_chance(tmp_path: Path) ->
     assert all(540 < counted[number] < 660 for number in range(1, 11))
 
 
-def test_a_line_that_no_file_may_hold_is_refused(tmp_path: Path) -> None:
+def test_a_line_longer_than_the_file_limit_is_rejected(tmp_path: Path) -> None:
     rows = rows_file(tmp_path, 7)
     outcome = run_batch(job_of(rows, FileLimits(bytes=100, line_bytes=7), rejects="bad.jsonl"))
     assert (outcome.written, outcome.rejected) == (5, 2)
     assert b"line is too large: 9 bytes; the limit is 7" in (tmp_path / "bad.jsonl").read_bytes()
 
 
-def test_tokens_are_counted_over_several_runs(tmp_path: Path) -> None:
+def test_tokens_are_counted_across_resumed_runs(tmp_path: Path) -> None:
     rows = rows_file(tmp_path, 40)
     rows.path.write_text("".join(f'{{"x": {{"prompt": "abc{number}"}}}}\n' for number in range(10, 50)))
 
@@ -186,33 +186,33 @@ def test_tokens_are_counted_over_several_runs(tmp_path: Path) -> None:
         ({"prompt": ["ab"], "completion": "c"}, 7),
     ],
 )
-def test_what_a_line_says_is_counted_in_all_forms(line: dict[str, object], count: int) -> None:
+def test_tokens_of_a_line_are_counted_in_every_format(line: dict[str, object], count: int) -> None:
     assert LineCounter("roles", Roles())(json.dumps(line).encode()) == count
 
 
-def test_progress_and_rate_are_those_of_this_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_counts_all_runs_and_the_rate_only_this_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 400, 4))
     monkeypatch.setattr("lazyprompt.batch.run.monotonic", lambda: next(clock))
     monkeypatch.setattr(LineCounter, "__call__", lambda *_: 2)
     rows = rows_file(tmp_path, 300, bad=100)
     job = job_of(rows, rejects="bad.jsonl")
-    told: list[Progress] = []
-    assert run_batch(job, progress=told.append).rate == 300 / 16
-    assert told == [Progress(16, 300, 1, 4.0, None, 71.0), Progress(300, 300, 6, 37.5, None, 0.0)]
-    # Rows and tokens of earlier runs count, but not for the rate.
+    reports: list[Progress] = []
+    assert run_batch(job, progress=reports.append).rate == 300 / 16
+    assert reports == [Progress(16, 300, 1, 4.0, None, 71.0), Progress(300, 300, 6, 37.5, None, 0.0)]
+    # Rows and tokens of earlier runs count for progress, but not for the rate.
     job = replace(job, output=tmp_path / "b.jsonl", counter=LineCounter("c", CharTokenCounter()), choice=Choice(208))
     with pytest.raises(BatchStoppedError):
         run_batch(job, stopped=stop_after(1))
-    told.clear()
-    outcome = run_batch(job, progress=told.append)
-    assert told == [Progress(32, 208, 1, 4.0, 62, 44.0), Progress(208, 208, 5, 24.0, 406, 0.0)]
+    reports.clear()
+    outcome = run_batch(job, progress=reports.append)
+    assert reports == [Progress(32, 208, 1, 4.0, 62, 44.0), Progress(208, 208, 5, 24.0, 406, 0.0)]
     assert (outcome.rate, outcome.tokens, outcome.read) == (12.0, 406, 208)
     rows.path.write_text('{"x": "no line end"}')
-    run_batch(job_of(rows), progress=told.append)
-    assert told[-1] == Progress(1, 1, 0, 0.25, None, 0.0)
+    run_batch(job_of(rows), progress=reports.append)
+    assert reports[-1] == Progress(1, 1, 0, 0.25, None, 0.0)
 
 
-def test_the_next_chunk_has_the_rows_that_half_a_megabyte_of_such_lines_holds(tmp_path: Path) -> None:
+def test_chunks_are_sized_for_half_a_megabyte_of_lines(tmp_path: Path) -> None:
     sizes: list[int] = []
 
     def engine(_: Work, chunks: Iterable[Sequence[RawRow]], workers: int) -> Iterator[ChunkResult]:
@@ -227,7 +227,7 @@ def test_the_next_chunk_has_the_rows_that_half_a_megabyte_of_such_lines_holds(tm
     assert sizes == [16, 5, 1, 2, 262, 500, 214]
 
 
-def test_results_come_in_order_while_two_chunks_per_process_are_under_way() -> None:
+def test_results_are_ordered_with_two_pending_chunks_per_process() -> None:
     events: list[str] = []
 
     def submit(chunk: Sequence[RawRow]) -> Callable[[], ChunkResult]:
@@ -246,8 +246,9 @@ def test_results_come_in_order_while_two_chunks_per_process_are_under_way() -> N
     assert events == [*first, "wait 1", "submit 5", "wait 2", "wait 3", "wait 4", "wait 5"]
 
 
+@pytest.mark.parametrize("setting", ["output", "rejects"])
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("data.jsonl", "data.jsonl is the input, which cannot be overwritten; use another name"),
         *((name, f"{name} is not a regular file; a resumable run requires one") for name in ("sub", "fifo")),
@@ -255,45 +256,44 @@ def test_results_come_in_order_while_two_chunks_per_process_are_under_way() -> N
         ("data.link", r"the file is a link; pass its target, \S+/data.jsonl, or remove the link"),
     ],
 )
-def test_what_cannot_be_written_is_refused_before_anything_is_done(tmp_path: Path, name: str, told: str) -> None:
+def test_unwritable_files_are_refused_before_the_run(tmp_path: Path, name: str, message: str, setting: str) -> None:
     rows = rows_file(tmp_path, 3)
     (tmp_path / "sub").mkdir()
     (tmp_path / "data.link").symlink_to(rows.path)
     os.mkfifo(tmp_path / "fifo")
     before = sorted(tmp_path.iterdir())
-    for setting, job in (("output", job_of(rows, output=name)), ("rejects", job_of(rows, rejects=name))):
-        with pytest.raises(BatchError, match=f"{told}$") as error:
-            run_batch(job)
-        assert error.value.setting == setting
+    with pytest.raises(BatchError, match=f"{message}$") as error:
+        run_batch(job_of(rows, output=name) if setting == "output" else job_of(rows, rejects=name))
+    assert error.value.setting == setting
     assert sorted(tmp_path.iterdir()) == before
     assert len(rows.path.read_text().splitlines()) == 3
 
 
-def test_one_name_for_two_files_is_refused(tmp_path: Path) -> None:
-    told = "out.jsonl cannot be both the output and the rejects file; use two different names$"
-    with pytest.raises(BatchError, match=told) as error:
+def test_the_same_path_for_output_and_rejects_is_refused(tmp_path: Path) -> None:
+    message = "out.jsonl cannot be both the output and the rejects file; use two different names$"
+    with pytest.raises(BatchError, match=message) as error:
         run_batch(job_of(rows_file(tmp_path, 3), rejects="out.jsonl"))
     assert error.value.setting == "rejects"
 
 
-def test_a_file_without_rows(tmp_path: Path) -> None:
+def test_a_file_without_rows_gives_an_empty_output(tmp_path: Path) -> None:
     outcome = run_batch(job_of(rows_file(tmp_path, 0)))
     assert (outcome.written, outcome.outputs) == (0, [tmp_path / "out.jsonl"])
     assert files_left(tmp_path) == {"out.jsonl": b""}
 
 
-def test_rows_of_any_kind_can_be_rejected() -> None:
+def test_rows_with_values_that_are_not_json_can_be_rejected() -> None:
     work = Work(cast("RowPlan", SmallPlan()), skip=True)
     odd: Any = {"y": "\ud800中", "z": float("nan"), "w": Path("a")}
     given = ({"y": "\ud800中"}, odd, {"w": Path("a")})
     made = work.render([RawRow(number, row) for number, row in enumerate(given, 1)])
-    told = [json.loads(reject.line) for reject in made.rejects]
-    assert [each["data"] for each in told] == [{"y": "\ud800中"}, str(odd), {"w": "a"}]
+    rejects = [json.loads(reject.line) for reject in made.rejects]
+    assert [each["data"] for each in rejects] == [{"y": "\ud800中"}, str(odd), {"w": "a"}]
     assert all("中".encode() in reject.line for reject in made.rejects[:2])
 
 
 @pytest.mark.slow
-def test_several_processes_write_the_same_and_one_that_is_killed_loses_nothing(tmp_path: Path) -> None:
+def test_a_run_with_a_killed_worker_process_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     rows = rows_file(tmp_path, 2000, bad=300)
     run_batch(job_of(rows, SPLIT, output="clean.jsonl", rejects="clean.bad"))
     job = job_of(rows, SPLIT, rejects="out.bad", workers=2)
@@ -301,7 +301,7 @@ def test_several_processes_write_the_same_and_one_that_is_killed_loses_nothing(t
     with pytest.raises(BatchStoppedError, match=r"^row .* was the last: a worker process was killed"):
         run_batch(replace(job, plan=deadly))
     assert (tmp_path / "out.jsonl.run").exists()
-    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())  # Ctrl-C is heard again
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())  # Ctrl-C is not blocked any more
     run_batch(job)
     found = files_left(tmp_path)
     for name in [name for name in found if name.startswith("clean")]:
@@ -309,16 +309,16 @@ def test_several_processes_write_the_same_and_one_that_is_killed_loses_nothing(t
     assert found == {}
 
 
-def test_ray_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_ray_names_the_extra_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"pip install .+\[ray\]"):
         run_on_ray(job_of(rows_file(tmp_path, 3)))
     assert files_left(tmp_path) == {}
 
 
-def test_a_plan_that_cannot_be_sent_is_told(tmp_path: Path) -> None:
+def test_a_plan_that_cannot_be_pickled_is_refused_for_several_workers(tmp_path: Path) -> None:
     class Local(SmallPlan):
-        """Pickle cannot find it."""
+        """A local class, which cannot be pickled."""
 
     job = replace(job_of(rows_file(tmp_path, 3), workers=2), plan=cast("RowPlan", Local()))
     with pytest.raises(BatchError, match=r"the prompter cannot be sent to other processes \(.*\); use one worker"):
@@ -326,7 +326,7 @@ def test_a_plan_that_cannot_be_sent_is_told(tmp_path: Path) -> None:
     assert run_batch(replace(job, workers=1)).written == 3
 
 
-def test_an_error_that_no_row_explains_goes_through_and_what_is_done_is_safe(tmp_path: Path) -> None:
+def test_an_unexpected_error_is_raised_and_finished_rows_are_saved(tmp_path: Path) -> None:
     class Wrong(SmallPlan):
         def line(self, number: int, row: Row) -> bytes:
             return super().line(number, row) if number < 100 else b"" + cast("bytes", number / 0)
@@ -339,7 +339,7 @@ def test_an_error_that_no_row_explains_goes_through_and_what_is_done_is_safe(tmp
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_rows(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_number_of_rows(tmp_path: Path) -> None:
     peaks: list[int] = []
     for count in (400, 4000):
         path = tmp_path / f"{count}.jsonl"

@@ -1,7 +1,7 @@
-"""The tables of `lazyprompt/batch` are those in `tests/golden/facts`, so that a change is made on purpose."""
+"""The tables of `lazyprompt/batch` equal those in `tests/golden/facts`, so that no change is made by accident."""
 
 from support.facts import assert_current
 
 
-def test_the_tables_are_the_recorded_ones() -> None:
+def test_batch_tables_match_the_recorded_facts() -> None:
     assert_current("batch")

@@ -1,4 +1,4 @@
-"""Rows that are asked of a model: in order, within limits, each paid for once."""
+"""Rows that are sent to a model: in order, within rate limits, each paid once."""
 
 import json
 import os
@@ -39,26 +39,24 @@ def names(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
 
 
-def at(said: str, fault: Misbehaviour) -> Callable[[str], Misbehaviour | None]:
-    """A server that misbehaves at one row."""
-    return lambda each: fault if each == said else None
+def at(row: str, fault: Misbehaviour) -> Callable[[str], Misbehaviour | None]:
+    """A server fault for one row."""
+    return lambda each: fault if each == row else None
 
 
 @pytest.mark.slow
-def test_the_answers_stand_in_the_order_of_rows(tmp_path: Path) -> None:
-    for source in ("openai", "anthropic"):
-        directory = tmp_path / source
-        directory.mkdir()
-        # The second is the last to have its answer.
-        with Clocked(lambda said: Slow(first=0.2 if said == "2" else 0.0)) as server:
-            outcome = call_batch(calls_of(rows(directory, 20), server.url(source), source))
-        assert all_answered(directory / "out.jsonl", 20)
-        assert (outcome.written, outcome.rejected, outcome.tokens) == (20, 0, 20 * 25)
-        assert sorted(map(int, server.said)) == [*range(1, 21)]
-        assert names(directory) == {"data.jsonl", "out.jsonl"}
+@CLIENTS
+def test_responses_are_written_in_row_order(tmp_path: Path, source: str) -> None:
+    # The response of the second row comes last.
+    with Clocked(lambda row: Slow(first=0.2 if row == "2" else 0.0)) as server:
+        outcome = call_batch(calls_of(rows(tmp_path, 20), server.url(source), source))
+    assert all_answered(tmp_path / "out.jsonl", 20)
+    assert (outcome.written, outcome.rejected, outcome.tokens) == (20, 0, 20 * 25)
+    assert sorted(map(int, server.said)) == [*range(1, 21)]
+    assert names(tmp_path) == {"data.jsonl", "out.jsonl"}
 
 
-def test_an_answer_is_written_with_all_that_came_with_it(tmp_path: Path) -> None:
+def test_a_response_is_written_with_reasoning_tool_calls_and_usage(tmp_path: Path) -> None:
     path = tmp_path / "data.jsonl"
     path.write_text('{"id":"a","input":"1"}\n')
     with Clocked() as server:
@@ -75,15 +73,15 @@ def test_an_answer_is_written_with_all_that_came_with_it(tmp_path: Path) -> None
 
 @pytest.mark.slow
 @CLIENTS
-def test_no_more_are_under_way_than_may_be(tmp_path: Path, source: str) -> None:
+def test_concurrent_requests_stay_within_the_limit(tmp_path: Path, source: str) -> None:
     with Clocked(lambda _: Slow(first=0.1)) as server:
         call_batch(calls_of(rows(tmp_path, 10), server.url(source), source, rates=Rates(3)))
-    # Whoever comes fourth comes when the first has its answer.
+    # The fourth request is sent after the response to the first.
     assert all(later - earlier >= 0.1 for earlier, later in zip(server.times, server.times[3:], strict=False))
 
 
 @pytest.mark.slow
-def test_requests_come_no_faster_than_so_many_a_minute(tmp_path: Path) -> None:
+def test_requests_per_minute_stay_within_the_limit(tmp_path: Path) -> None:
     with Clocked() as server:
         call_batch(calls_of(rows(tmp_path, 16), server.url("openai"), rates=Rates(8, rpm=1_200)))
     times = server.times
@@ -92,7 +90,7 @@ def test_requests_come_no_faster_than_so_many_a_minute(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_requests_come_no_faster_than_so_many_tokens_a_minute(tmp_path: Path) -> None:
+def test_tokens_per_minute_stay_within_the_limit(tmp_path: Path) -> None:
     with Clocked() as server:
         server.answer = Answer("so", prompt_tokens=140, completion_tokens=60)
         call_batch(calls_of(rows(tmp_path, 8), server.url("openai"), rates=Rates(4, tpm=120_000)))
@@ -106,11 +104,11 @@ def test_requests_come_no_faster_than_so_many_tokens_a_minute(tmp_path: Path) ->
     # A thousand tokens, or five thousand characters; and five hundred for the answer.
     [(None, 1_500), (LineCounter("chars", CharTokenCounter()), 5_500)],
 )
-def test_a_prompt_is_counted_before_it_is_sent(tmp_path: Path, counter: LineCounter | None, tokens: int) -> None:
+def test_prompt_tokens_are_estimated_before_sending(tmp_path: Path, counter: LineCounter | None, tokens: int) -> None:
     path = tmp_path / "data.jsonl"
     path.write_text("".join(json.dumps({"input": "word " * 1_000}) + "\n" for _ in range(4)))
     with Clocked() as server:
-        server.answer = Answer("so", prompt_tokens=0, completion_tokens=0)  # a provider that does not tell
+        server.answer = Answer("so", prompt_tokens=0, completion_tokens=0)  # a provider that reports no usage
         rates = Rates(4, tpm=tokens * 60 * 5)
         calls = calls_of(path, server.url("openai"), rates=rates, prompter=ChatPrompter())
         call_batch(replace(calls, job=replace(calls.job, counter=counter)))
@@ -119,7 +117,7 @@ def test_a_prompt_is_counted_before_it_is_sent(tmp_path: Path, counter: LineCoun
 
 @pytest.mark.slow
 @CLIENTS
-def test_what_a_server_asks_to_wait_is_waited(tmp_path: Path, source: str) -> None:
+def test_the_retry_after_time_of_a_server_is_waited(tmp_path: Path, source: str) -> None:
     with Clocked() as server:
         faults: list[Misbehaviour | None] = [Status(429, retry_after=0.3)]
         server.misbehaves = lambda _: faults.pop() if faults else None
@@ -131,7 +129,7 @@ def test_what_a_server_asks_to_wait_is_waited(tmp_path: Path, source: str) -> No
 
 @pytest.mark.slow
 @CLIENTS
-def test_a_wrong_key_stops_at_once_and_a_right_one_goes_on(tmp_path: Path, source: str) -> None:
+def test_a_wrong_api_key_stops_the_run_and_a_valid_key_resumes_it(tmp_path: Path, source: str) -> None:
     path = rows(tmp_path, 30)
     with Clocked() as server:
         wrong = calls_of(path, server.url(source), source, api_key="wrong", skip=True, rates=Rates(4))
@@ -146,17 +144,17 @@ def test_a_wrong_key_stops_at_once_and_a_right_one_goes_on(tmp_path: Path, sourc
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "message"),
     [
         (Status(404), "check the model's name and the server's URL"),
         (Status(402, "Insufficient Balance"), "Insufficient Balance.*raise the quota"),
         (Status(429, "You exceeded your current quota"), "You exceeded your current quota.*raise the quota"),
     ],
 )
-def test_what_is_wrong_with_all_rows_stops_the_run_and_rejects_none(tmp_path: Path, fault: Status, told: str) -> None:
+def test_an_error_that_concerns_all_rows_stops_the_run(tmp_path: Path, fault: Status, message: str) -> None:
     path = rows(tmp_path, 9)
     with Clocked(at("5", fault)) as server:
-        with pytest.raises(BatchStoppedError, match=rf"^row 5: .*{told}.*; 4 rows have a response$"):
+        with pytest.raises(BatchStoppedError, match=rf"^row 5: .*{message}.*; 4 rows have a response$"):
             call_batch(calls_of(path, server.url("openai"), skip=True, rates=Rates(1)))
         server.misbehaves = lambda _: None
         call_batch(calls_of(path, server.url("openai"), skip=True))
@@ -164,7 +162,7 @@ def test_what_is_wrong_with_all_rows_stops_the_run_and_rejects_none(tmp_path: Pa
     assert sorted(server.said) == sorted([*map(str, range(1, 10)), "5"])
 
 
-def test_a_row_that_is_refused_is_rejected_with_what_was_said_of_it(tmp_path: Path) -> None:
+def test_a_refused_row_is_rejected_with_the_server_message(tmp_path: Path) -> None:
     path = rows(tmp_path, 6)
     path.write_text(path.read_text() + '{"input":"7"}\n{oops\n{"language":"Dutch","history":[1]}\n')
     with Clocked(at("3", Status(400, "Too rude"))) as server:
@@ -180,19 +178,19 @@ def test_a_row_that_is_refused_is_rejected_with_what_was_said_of_it(tmp_path: Pa
     assert len(server.seen) == 6
 
 
-def test_the_first_row_that_is_refused_stops_a_run_that_rejects_none(tmp_path: Path) -> None:
+def test_the_first_refused_row_stops_a_run_without_a_rejects_file(tmp_path: Path) -> None:
     path = rows(tmp_path, 9)
     with Clocked(at("5", Status(400, "Too rude"))) as server:
         with pytest.raises(BatchStoppedError, match=r"^row 5: .*Too rude.*; 4 rows have a response") as stopped:
             call_batch(calls_of(path, server.url("openai"), rates=Rates(1)))
-        assert stopped.value.fault is not None  # which tells the command line to say how to pass over it
+        assert stopped.value.fault is not None  # so the command line suggests how to skip the row
         assert names(tmp_path) == {"data.jsonl", "out.jsonl.part", "out.jsonl.run"}
         call_batch(calls_of(path, server.url("openai"), skip=True))
     assert [line["row"] for line in lines(tmp_path / "out.jsonl")] == [1, 2, 3, 4, 6, 7, 8, 9]
     assert sorted(server.said) == sorted([*map(str, range(1, 10)), "5"])
 
 
-def test_a_row_that_was_rejected_is_asked_again_by_a_run_that_rejects_none(tmp_path: Path) -> None:
+def test_a_rejected_row_is_sent_again_by_a_run_without_a_rejects_file(tmp_path: Path) -> None:
     path = rows(tmp_path, 4)
     with Clocked({"2": Status(400), "4": Status(401)}.get) as server:
         with pytest.raises(BatchStoppedError, match="row 4"):
@@ -203,24 +201,24 @@ def test_a_row_that_was_rejected_is_asked_again_by_a_run_that_rejects_none(tmp_p
     assert sorted(server.said) == ["1", "2", "2", "3", "4", "4"]
 
 
-def test_a_row_that_the_server_fails_at_is_rejected_when_another_one_has_an_answer(tmp_path: Path) -> None:
-    with Clocked(lambda said: Status(500) if said in ("2", "9") else None) as server:
+def test_a_row_with_a_server_error_is_rejected_after_another_row_has_a_response(tmp_path: Path) -> None:
+    with Clocked(lambda row: Status(500) if row in ("2", "9") else None) as server:
         call_batch(calls_of(rows(tmp_path, 9), server.url("openai"), skip=True, rates=Rates(1)))
     assert [line["row"] for line in lines(tmp_path / "bad.jsonl")] == [2, 9]
     assert len(lines(tmp_path / "out.jsonl")) == 7
 
 
 @pytest.mark.slow
-def test_rows_that_wait_are_counted_from_the_last_answer(tmp_path: Path) -> None:
-    with Clocked(lambda said: Status(500) if int(said) % 2 else None) as server:
+def test_a_response_resets_the_count_of_failed_rows(tmp_path: Path) -> None:
+    with Clocked(lambda row: Status(500) if int(row) % 2 else None) as server:
         call_batch(calls_of(rows(tmp_path, 30), server.url("openai"), skip=True, rates=Rates(1)))
     assert [line["row"] for line in lines(tmp_path / "bad.jsonl")] == [*range(1, 30, 2)]
 
 
 @pytest.mark.slow
-def test_a_server_that_fails_for_good_stops_the_run_and_its_rows_are_asked_again(tmp_path: Path) -> None:
+def test_a_permanently_failing_server_stops_the_run_and_its_rows_are_sent_again(tmp_path: Path) -> None:
     path = rows(tmp_path, 40)
-    with Clocked(lambda said: Status(500) if int(said) > 5 else None) as server:
+    with Clocked(lambda row: Status(500) if int(row) > 5 else None) as server:
         with pytest.raises(BatchStoppedError, match=r"^10 rows in succession have no response.*: openai: .*500"):
             call_batch(calls_of(path, server.url("openai"), skip=True, rates=Rates(1)))
         assert server.said == [*map(str, range(1, 16))]
@@ -231,7 +229,7 @@ def test_a_server_that_fails_for_good_stops_the_run_and_its_rows_are_asked_again
 
 
 @pytest.mark.parametrize("count", [3, 40])
-def test_requests_that_are_all_refused_are_the_fault_of_no_row(tmp_path: Path, count: int) -> None:
+def test_a_run_whose_requests_are_all_refused_stops_without_rejects(tmp_path: Path, count: int) -> None:
     with Clocked(lambda _: Status(400, "no such parameter")) as server:
         with pytest.raises(BatchStoppedError, match=r"rows in succession have no response.*no such parameter"):
             call_batch(calls_of(rows(tmp_path, count), server.url("openai"), skip=True, rates=Rates(1)))
@@ -239,7 +237,7 @@ def test_requests_that_are_all_refused_are_the_fault_of_no_row(tmp_path: Path, c
     assert not (tmp_path / "bad.jsonl").exists()
 
 
-def test_a_server_that_is_gone_rejects_nothing(tmp_path: Path) -> None:
+def test_an_unreachable_server_stops_the_run_without_rejects(tmp_path: Path) -> None:
     path = rows(tmp_path, 5)
     with Clocked() as server:
         url = server.url("openai")
@@ -252,7 +250,7 @@ def test_a_server_that_is_gone_rejects_nothing(tmp_path: Path) -> None:
         call_batch(calls_of(path, url, skip=True))
 
 
-def test_a_paid_answer_of_the_wrong_form_is_kept_beside_the_reason(tmp_path: Path) -> None:
+def test_a_response_that_does_not_fit_the_response_format_is_kept_in_the_rejects(tmp_path: Path) -> None:
     class Json(ChatPrompter):
         @property
         def response_format(self) -> dict[str, Any]:
@@ -266,9 +264,9 @@ def test_a_paid_answer_of_the_wrong_form_is_kept_beside_the_reason(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_who_is_told_to_stop_leaves_some_time_to_what_is_under_way(tmp_path: Path) -> None:
+def test_a_stopped_run_waits_for_pending_requests(tmp_path: Path) -> None:
     path = rows(tmp_path, 20)
-    with Clocked(lambda said: Slow(first=0.4 if int(said) > 4 else 0)) as server:
+    with Clocked(lambda row: Slow(first=0.4 if int(row) > 4 else 0)) as server:
         calls = calls_of(path, server.url("openai"), rates=Rates(3))
         with pytest.raises(BatchStoppedError, match=r"^Ctrl-C; 7 rows have a response$"):
             call_batch(calls, stopped=lambda: "Ctrl-C" if len(server.came) == 7 else None)
@@ -279,12 +277,12 @@ def test_who_is_told_to_stop_leaves_some_time_to_what_is_under_way(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_what_takes_longer_than_that_is_given_up_and_said(tmp_path: Path) -> None:
+def test_requests_pending_after_the_grace_time_are_abandoned_and_reported(tmp_path: Path) -> None:
     path = rows(tmp_path, 20)
-    with Clocked(lambda said: Slow(first=20 if int(said) > 4 else 0)) as server:
+    with Clocked(lambda row: Slow(first=20 if int(row) > 4 else 0)) as server:
         calls = calls_of(path, server.url("openai"), rates=Rates(3))
-        told = r"^enough; 4 rows have a response, 3 were pending and will be sent again$"
-        with pytest.raises(BatchStoppedError, match=told):
+        message = r"^enough; 4 rows have a response, 3 were pending and will be sent again$"
+        with pytest.raises(BatchStoppedError, match=message):
             call_batch(calls, stopped=lambda: "enough" if len(server.came) == 7 else None, grace=0.1)
         server.misbehaves = lambda _: None
         call_batch(calls_of(path, server.url("openai")))
@@ -295,8 +293,8 @@ def test_what_takes_longer_than_that_is_given_up_and_said(tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="Windows ends a process that is sent a signal")
 def test_after_an_interrupt_no_further_row_is_sent(tmp_path: Path) -> None:
-    def interrupt(said: str) -> Misbehaviour | None:
-        if said != "4":
+    def interrupt(row: str) -> Misbehaviour | None:
+        if row != "4":
             return None
         os.kill(os.getpid(), signal.SIGINT)
         return Slow(first=0.3)
@@ -311,7 +309,7 @@ def test_after_an_interrupt_no_further_row_is_sent(tmp_path: Path) -> None:
     assert all_answered(tmp_path / "out.jsonl", 20)
 
 
-def test_an_output_that_is_there_is_not_paid_for_twice(tmp_path: Path) -> None:
+def test_an_existing_output_is_refused_without_sending_requests(tmp_path: Path) -> None:
     path = rows(tmp_path, 3)
     with Clocked() as server:
         calls = calls_of(path, server.url("openai"))
@@ -323,21 +321,19 @@ def test_an_output_that_is_there_is_not_paid_for_twice(tmp_path: Path) -> None:
         assert len(server.seen) == 6
 
 
-def test_what_was_asked_for_something_else_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_resuming_with_another_model_or_other_parameters_is_refused(tmp_path: Path) -> None:
     path = rows(tmp_path, 3)
     with Clocked(at("3", Status(401))) as server:
         with pytest.raises(BatchStoppedError):
             call_batch(calls_of(path, server.url("openai"), rates=Rates(1)))
         other = calls_of(path, server.url("openai"), model="n", params={"temperature": 1})
-        told = r'the model was "openai m", now "openai n"; the parameters of calls was \{\}, now \{"temperature":'
-        with pytest.raises(BatchError, match=told):
+        message = r'the model was "openai m", now "openai n"; the parameters of calls was \{\}, now \{"temperature":'
+        with pytest.raises(BatchError, match=message):
             call_batch(other)
         assert len(server.seen) == 3
 
 
-def test_a_run_that_ended_between_its_last_two_steps_asks_nothing_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_killed_while_finishing_sends_no_request_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Killed(BaseException):
         pass
 
@@ -360,7 +356,7 @@ def test_a_run_that_ended_between_its_last_two_steps_asks_nothing_again(
     assert names(tmp_path) == {"data.jsonl", "out.jsonl"}
 
 
-def test_a_full_disk_stops_the_run_and_keeps_what_is_safe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_stops_the_run_and_keeps_saved_responses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = RunDatabase.add
     adds: list[int] = []
 
@@ -382,12 +378,12 @@ def test_a_full_disk_stops_the_run_and_keeps_what_is_safe(tmp_path: Path, monkey
     assert len(server.seen) <= 7
 
 
-def test_how_far_it_is_is_told_with_the_tokens(tmp_path: Path) -> None:
-    told: list[Progress] = []
+def test_progress_reports_rows_rejects_and_tokens(tmp_path: Path) -> None:
+    reports: list[Progress] = []
     with Clocked(at("2", Status(400))) as server:
         calls = calls_of(rows(tmp_path, 4), server.url("openai"), skip=True, rates=Rates(1))
-        call_batch(calls, progress=told.append)
-    assert [(each.rows, each.rejected, each.tokens) for each in told] == [
+        call_batch(calls, progress=reports.append)
+    assert [(each.rows, each.rejected, each.tokens) for each in reports] == [
         (1, 0, 25),
         (2, 1, 25),
         (3, 1, 50),
@@ -395,7 +391,7 @@ def test_how_far_it_is_is_told_with_the_tokens(tmp_path: Path) -> None:
     ]
 
 
-def test_a_row_may_bring_its_history_and_tools(tmp_path: Path) -> None:
+def test_history_and_tools_of_a_row_are_sent(tmp_path: Path) -> None:
     path = tmp_path / "data.jsonl"
     tools = [{"type": "function", "function": {"name": "weather", "description": "the weather"}}]
     path.write_text(json.dumps({"input": "And now?", "history": [["Hi", "Ho"]], "tools": tools}) + "\n")
@@ -406,7 +402,7 @@ def test_a_row_may_bring_its_history_and_tools(tmp_path: Path) -> None:
     assert seen.body["tools"][0]["function"]["name"] == "weather"
 
 
-def test_a_local_model_is_asked_in_its_own_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_model_gets_a_prompt_with_its_markers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat, "usage_fields", lambda _: None)
     path = rows(tmp_path, 3)
     with ModelServer(Answer("so"), judges=False) as server:
@@ -419,7 +415,7 @@ def test_a_local_model_is_asked_in_its_own_layout(tmp_path: Path, monkeypatch: p
     assert prompt.endswith("<|im_start|>user\n1<|im_end|>\n<|im_start|>assistant\n")
 
 
-def test_parameters_that_are_no_json_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_call_parameters_that_are_not_json_are_refused_before_the_run(tmp_path: Path) -> None:
     params: dict[str, Any] = {"stop": {1}}
     with pytest.raises(BatchError, match="call parameters are not valid JSON"):
         call_batch(calls_of(rows(tmp_path, 1), "http://localhost:1/v1", params=params))

@@ -1,4 +1,4 @@
-"""What is read from the columns of a row: whole values, and why a row or table has none."""
+"""Values that are read from the columns of a row, and errors for missing or wrong values."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,7 @@ USER = ChatPrompter({"system": "Help.", "user": "{q}?"})
 CELLS = Cells.of(Columns({"style": "S", "input": "I"}, history="H", tools="T", label="L", id="N"), STYLE)
 
 
-def test_columns_are_those_that_are_set_or_have_the_names_of_parts() -> None:
+def test_columns_are_set_explicitly_or_found_by_name() -> None:
     own = {"style": "S", "input": "I", "history": "H", "tools": "T", "label": "L", "id": "N"}
     assert Cells({"style": "S"}, "I", "H", "T", "L", "N", False, frozenset(), own, ("style",), False) == CELLS  # noqa: FBT003 - all fields
     assert CELLS.used == {"S", "I", "H", "T", "L", "N"}
@@ -31,7 +31,7 @@ def test_columns_are_those_that_are_set_or_have_the_names_of_parts() -> None:
         Cells.of(Columns({"styl": "x"}), STYLE)
 
 
-def test_texts_of_inputs_that_are_no_text_are_json() -> None:
+def test_text_for_typed_inputs_is_parsed_as_json() -> None:
     kinds = ("string", "integer", "float", "boolean", "array", "object", "thread")
     inputs: Any = [SimpleNamespace(name=kind, kind=kind, is_needed=True) for kind in kinds]
     cells = Cells.of(Columns(), PLAIN, inputs)
@@ -64,7 +64,7 @@ def test_texts_of_inputs_that_are_no_text_are_json() -> None:
         (USER, {"q": "a", "x": 1}, {"q": "a"}),
     ],
 )
-def test_the_input_of_a_row(prompter: Any, row: dict[str, Any], found: object) -> None:
+def test_the_input_of_a_row_is_read_or_its_error_raised(prompter: Any, row: dict[str, Any], found: object) -> None:
     cells = Cells.of(Columns(), prompter)
     if isinstance(found, dict):
         assert cells.input_of(row) == found
@@ -98,7 +98,7 @@ def test_the_input_of_a_row(prompter: Any, row: dict[str, Any], found: object) -
         (CELLS, ["S", "I", "H", "T", "L", "N"], None),
     ],
 )
-def test_what_a_table_lacks(cells: Cells, columns: list[str], missing: str | None) -> None:
+def test_columns_missing_in_a_table_are_reported(cells: Cells, columns: list[str], missing: str | None) -> None:
     found = cells.missing_in(dict.fromkeys(columns, ""))
     assert found is None if missing is None else missing in str(found)
 
@@ -113,24 +113,31 @@ def test_what_a_table_lacks(cells: Cells, columns: list[str], missing: str | Non
         ([{"role": "assistant", "content": "a"}] * 2, SlotError, None),
     ],
 )
-def test_labels_and_ratings(label: Any, text: Any, rating: bool | None) -> None:  # noqa: FBT001 - a case
+def test_labels_and_ratings_are_read_from_the_label_column(label: Any, text: Any, rating: bool | None) -> None:  # noqa: FBT001 - a case
     assert CELLS.rating_of({"L": label}) is rating
     if text is SlotError:
-        told = f"^column 'L' contains a value of type {type(label).__name__}; expected response text, a message"
-        with pytest.raises(SlotError, match=told):
+        message = f"^column 'L' contains a value of type {type(label).__name__}; expected response text, a message"
+        with pytest.raises(SlotError, match=message):
             CELLS.label_of({"L": label})
     else:
         assert CELLS.label_of({"L": label}) == text
 
 
-def test_histories_tools_and_names() -> None:
-    read: Any
-    for value, read in ((None, None), ("", None), (" \n", None), ("[[1]]", [[1]]), ([["a"]], [["a"]]), (NAN, None)):
-        assert CELLS.history_of({"H": value}) == CELLS.tools_of({"T": value}) == read
+@pytest.mark.parametrize(
+    ("value", "read"), [(None, None), ("", None), (" \n", None), ("[[1]]", [[1]]), ([["a"]], [["a"]]), (NAN, None)]
+)
+def test_history_and_tools_cells_are_lists_or_json(value: Any, read: Any) -> None:
+    assert CELLS.history_of({"H": value}) == CELLS.tools_of({"T": value}) == read
+
+
+def test_history_and_tools_cells_that_are_not_json_are_errors() -> None:
     with pytest.raises(HistoryError, match="^column 'H' is not a valid JSON list: "):
         CELLS.history_of({"H": "["})
     with pytest.raises(ToolsError, match="^column 'T' is not a valid JSON list: "):
         CELLS.tools_of({"T": "[" * 90_000})
+
+
+def test_id_cells_are_read_and_unused_columns_are_known() -> None:
     assert [CELLS.name_of({"N": value}) for value in (None, "", NAN, "a", 0)] == [None, None, None, "a", "0"]
     row = dict.fromkeys(("tools", "audios", "videos", "images", "conversation", "conversations", "messages", "x"), "a")
     assert CELLS.unused(row) == ("messages", "conversations", "conversation", "images", "videos", "audios", "tools")

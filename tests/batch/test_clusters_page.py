@@ -1,6 +1,6 @@
-"""docs/reference/clusters.md, block by block: those that name an engine run where it is installed.
+"""The code blocks of docs/reference/clusters.md that name an engine run if the engine is installed.
 
-``tests/docs/test_docs.py`` runs the blocks that name none.
+``tests/docs/test_docs.py`` runs the blocks without an engine.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ import pytest
 from support.missing import needs
 from support.paths import DOCS
 
-# The engines, and what they import, warn of each other's versions.
+# The engines and their imports warn of each other's versions.
 pytestmark = pytest.mark.filterwarnings("default")
 
 PAGE = (DOCS / "reference" / "clusters.md").read_text(encoding="utf-8")
@@ -31,7 +31,7 @@ ROWS = "".join(
 
 
 @contextlib.contextmanager
-def a_small_cluster() -> Iterator[dict[str, Any]]:
+def small_cluster() -> Iterator[dict[str, Any]]:
     ray = needs("ray")
     ray.init(num_cpus=2, include_dashboard=False, object_store_memory=256 * 2**20, log_to_driver=False)
     try:
@@ -40,18 +40,18 @@ def a_small_cluster() -> Iterator[dict[str, Any]]:
         ray.shutdown()
 
 
-def test_every_block_names_no_engine_or_ray() -> None:
+def test_every_code_block_is_for_ray_or_for_no_engine() -> None:
     assert {engine for _, engine, _ in BLOCKS} == {None, "ray"}
 
 
-@pytest.mark.slow  # Ray looks for the address at which machines of a cloud answer
-def test_the_blocks_of_ray(tmp_path: Path) -> None:
+@pytest.mark.slow  # Ray looks for the metadata server of a cloud
+def test_the_ray_code_blocks_print_the_shown_output(tmp_path: Path) -> None:
     shown = [
         (code, BLOCKS[at + 1][2])
         for at, (kind, named, code) in enumerate(BLOCKS)
         if kind == "python" and (named == "ray" or "plan = " in code)
     ]
-    with a_small_cluster() as namespace:
+    with small_cluster() as namespace:
         for code, expected in shown:
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
@@ -71,5 +71,5 @@ def run_commands(folder: Path) -> None:
             done = subprocess.run(  # noqa: S602 - the page's own commands
                 command + line, shell=True, check=False, cwd=folder, env=environment, capture_output=True, text=True
             )
-            said = folder / "said.txt"
-            assert done.stdout + done.stderr == expected, said.read_text() if said.exists() else ""
+            errors = folder / "said.txt"
+            assert done.stdout + done.stderr == expected, errors.read_text() if errors.exists() else ""

@@ -1,4 +1,4 @@
-"""Damaged files of rows: each row that is read is written or rejected, and every line of the file is in one of both."""
+"""Damaged files of rows: each row is written or rejected, and every line of the file is in one of both."""
 
 import io
 import json
@@ -18,7 +18,7 @@ from lazyprompt.batch.run import BatchJob, run_batch
 from lazyprompt.errors import BatchError
 
 PLAN = RowPlan.of(ChatPrompter({"system": "Be {style}.", "user": "{question}"}), "openai")
-# One of these is in every line.
+# Each field has such a mark.
 MARK = re.compile(rb"m\d{4}m")
 COUNT = 12
 
@@ -98,7 +98,7 @@ KINDS = {"jsonl": as_jsonl, "csv": as_csv, "parquet": as_parquet}
 
 
 def as_read(line: str) -> bytes:
-    """A line; of JSON the columns alone, as damage may have given an object other ones, or one twice."""
+    """The columns of a JSON line, as damage may add or repeat keys; other lines unchanged."""
     try:
         row = json.loads(line)
         return f"{row['style']} {row['question']}".encode()
@@ -147,7 +147,7 @@ def check(directory: Path, kind: str, seed: int) -> bool:
 @pytest.mark.parametrize(
     "seeds", [range(15), pytest.param(range(15, 350), marks=pytest.mark.slow)], ids=["few", "many"]
 )
-def test_every_row_is_written_or_rejected(tmp_path: Path, kind: str, seeds: range) -> None:
-    """Rows went without a trace, and the command ended with 0."""
+def test_every_row_of_a_damaged_file_is_written_or_rejected(tmp_path: Path, kind: str, seeds: range) -> None:
+    """Rows were lost without an error, and the command ended with 0."""
     done = sum(check(tmp_path, kind, seed) for seed in seeds)
     assert done > len(seeds) // (8 if kind == "parquet" else 3)

@@ -1,4 +1,4 @@
-"""Output that is there whole or not at all, whenever the process that writes it ends."""
+"""Output is complete or absent, whenever the process that writes it ends."""
 
 import gc
 import os
@@ -22,13 +22,13 @@ from lazyprompt.errors import BatchError
 from support.batch_runs import Unsynced, files_left, full_disk, saved_state
 from support.windows import PERMISSIONS
 
-ASKED: JsonObject = {"the input": "sha256:" + "0" * 64, "--model": "m"}
+SETTINGS: JsonObject = {"the input": "sha256:" + "0" * 64, "--model": "m"}
 NO_LIMITS = FileLimits()
 CONNECT = "lazyprompt.batch.database.sqlite3.connect"
 
 
 class Killed(BaseException):
-    """The process was killed: nothing of it runs any more."""
+    """The process was killed: none of its code runs any more."""
 
 
 def open_journal(
@@ -37,10 +37,10 @@ def open_journal(
     *,
     rejects: bool = False,
     restart: bool = False,
-    asked: "JsonObject | None" = None,
+    settings: "JsonObject | None" = None,
 ) -> Journal:
     files = RunFiles(directory / "out.jsonl", directory / "bad.jsonl" if rejects else None)
-    return Journal(files, {**ASKED, **(asked or {})}, limits, restart=restart, seconds=0)
+    return Journal(files, {**SETTINGS, **(settings or {})}, limits, restart=restart, seconds=0)
 
 
 def bad(number: int) -> list[Line]:
@@ -51,7 +51,7 @@ def lines(first: int, last: int) -> list[bytes]:
     return [b"%d\n" % number for number in range(first, last + 1)]
 
 
-def test_names_are_there_when_all_is_done(tmp_path: Path) -> None:
+def test_output_and_rejects_get_their_names_when_the_run_is_finished(tmp_path: Path) -> None:
     with open_journal(tmp_path, rejects=True) as journal:
         journal.add(3, lines(1, 2), bad(3))
         beside = {path.name.removesuffix("-wal").removesuffix("-journal") for path in tmp_path.iterdir()}
@@ -61,7 +61,7 @@ def test_names_are_there_when_all_is_done(tmp_path: Path) -> None:
 
 
 @PERMISSIONS
-def test_an_output_that_is_there_stays_until_then_with_who_may_read_it(tmp_path: Path) -> None:
+def test_an_existing_output_is_replaced_at_the_end_and_keeps_its_permissions(tmp_path: Path) -> None:
     (tmp_path / "out.jsonl").write_bytes(b"old")
     (tmp_path / "out.jsonl").chmod(0o600)
     with open_journal(tmp_path) as journal:
@@ -83,8 +83,8 @@ def test_an_output_that_is_there_stays_until_then_with_who_may_read_it(tmp_path:
     ],
 )
 @pytest.mark.parametrize("step", [1, 4, 10])
-def test_files_are_split_by_what_one_may_hold(tmp_path: Path, limits: FileLimits, sizes: list[int], step: int) -> None:
-    for first in range(1, 11, step):  # each part by a run of its own
+def test_output_is_split_by_the_limits(tmp_path: Path, limits: FileLimits, sizes: list[int], step: int) -> None:
+    for first in range(1, 11, step):  # a separate run for each step
         with open_journal(tmp_path, limits) as journal:
             journal.add(first + step - 1, lines(first, min(first + step - 1, 10)))
     with open_journal(tmp_path, limits) as journal:
@@ -95,29 +95,29 @@ def test_files_are_split_by_what_one_may_hold(tmp_path: Path, limits: FileLimits
     assert [*files_left(tmp_path)] == [path.name for path in finals] == names
 
 
-def test_a_run_for_something_else_is_refused_with_what_differs(tmp_path: Path) -> None:
+def test_resuming_with_different_settings_is_refused_with_the_differences(tmp_path: Path) -> None:
     with open_journal(tmp_path) as journal:
         journal.add(1, lines(1, 1))
     before = files_left(tmp_path)
     with pytest.raises(BatchError) as caught:
-        open_journal(tmp_path, asked={"--model": "n", "--limit": 5, "the input": "sha256:" + "1" * 64})
+        open_journal(tmp_path, settings={"--model": "n", "--limit": 5, "the input": "sha256:" + "1" * 64})
     assert str(caught.value) == (
         f"{tmp_path / 'out.jsonl'}: the unfinished run has different settings: the input has changed; "
         '--model was "m", now "n"; --limit was not set, now 5; use --restart to start over'
     )
     assert files_left(tmp_path) == before
-    with open_journal(tmp_path, restart=True, asked={"--model": "n"}) as journal:
+    with open_journal(tmp_path, restart=True, settings={"--model": "n"}) as journal:
         assert journal.state.rows == 0
         journal.finish()
     assert files_left(tmp_path) == {"out.jsonl": b""}
 
 
-def test_rows_may_be_passed_over_from_here_on(tmp_path: Path) -> None:
+def test_a_rejects_file_can_be_added_to_an_unfinished_run(tmp_path: Path) -> None:
     with open_journal(tmp_path) as journal:
         journal.add(1, lines(1, 1))
     with open_journal(tmp_path, rejects=True) as journal:
         assert journal.state.number == 1
-    # And back, as long as none was.
+    # And removed again, while no row was rejected.
     with open_journal(tmp_path) as journal:
         assert journal.state.number == 1
         assert not [path for path in tmp_path.iterdir() if path.name.startswith("bad")]
@@ -126,10 +126,10 @@ def test_rows_may_be_passed_over_from_here_on(tmp_path: Path) -> None:
     with pytest.raises(BatchError, match=r"--rejects was \".*bad.jsonl\", now not set; use --restart"):
         open_journal(tmp_path)
     with pytest.raises(BatchError, match=r"--rejects was \".*bad.jsonl\", now \".*other.jsonl\"; use --restart"):
-        Journal(RunFiles(tmp_path / "out.jsonl", tmp_path / "other.jsonl"), ASKED, NO_LIMITS)
+        Journal(RunFiles(tmp_path / "out.jsonl", tmp_path / "other.jsonl"), SETTINGS, NO_LIMITS)
 
 
-def test_parts_that_are_not_what_was_left_are_refused(tmp_path: Path) -> None:
+def test_parts_shorter_than_the_earlier_run_wrote_are_refused(tmp_path: Path) -> None:
     with open_journal(tmp_path, FileLimits(requests=1)) as journal:
         journal.add(2, lines(1, 2))
     part = tmp_path / "out-00002.jsonl.part"
@@ -142,7 +142,7 @@ def test_parts_that_are_not_what_was_left_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["out.jsonl.part", "out-00002.jsonl.part", "bad.jsonl.part"])
-def test_a_part_that_no_run_is_known_to_have_written_stays(tmp_path: Path, name: str) -> None:
+def test_a_part_file_without_an_unfinished_run_is_not_overwritten(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"precious")
     with pytest.raises(BatchError, match=f"{name} already exists, but no unfinished run wrote it; move this file, or "):
         open_journal(tmp_path, rejects=True)
@@ -153,7 +153,7 @@ def test_a_part_that_no_run_is_known_to_have_written_stays(tmp_path: Path, name:
     assert files_left(tmp_path) == {"out.jsonl": b"", "bad.jsonl": b""}
 
 
-def test_what_the_system_writes_in_several_goes_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_writes_of_the_system_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     open_file = os.fdopen
 
     def slow(*given: Any, **named: Any) -> Any:
@@ -176,7 +176,7 @@ def test_what_the_system_writes_in_several_goes_is_whole(tmp_path: Path, monkeyp
     assert files_left(tmp_path) == {"out.jsonl": b"".join(lines(1, 20))}
 
 
-def test_a_file_that_is_gone_between_two_names_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_disappears_while_finishing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object) -> NoReturn:
         raise Killed
 
@@ -192,7 +192,7 @@ def test_a_file_that_is_gone_between_two_names_is_missed(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("data", ["[]", "{}", "\udcff", "\x00" * 99, "SQLite format 3\x00" + "\x00" * 999])
-def test_a_database_that_is_none(tmp_path: Path, data: str) -> None:
+def test_a_run_file_that_is_not_a_database_is_refused(tmp_path: Path, data: str) -> None:
     (tmp_path / "out.jsonl.run").write_text(data, errors="surrogateescape")
     with pytest.raises(
         BatchError, match=r"out.jsonl.run is damaged or is not a run database .*; use --restart to start over"
@@ -203,7 +203,7 @@ def test_a_database_that_is_none(tmp_path: Path, data: str) -> None:
     assert files_left(tmp_path) == {"out.jsonl": b""}
 
 
-def test_a_database_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_database_of_another_program_is_not_changed(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "out.jsonl.run")) as other:
         other.execute("CREATE TABLE precious (x)")
     before = files_left(tmp_path)
@@ -214,7 +214,7 @@ def test_a_database_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
     assert files_left(tmp_path) == before
 
 
-def test_lines_of_a_database_come_in_the_order_of_rows_whatever_order_they_went_in(tmp_path: Path) -> None:
+def test_database_lines_are_ordered_by_row_and_uncommitted_lines_are_lost(tmp_path: Path) -> None:
     given = [Line(number, b"%d" % number, rejected=number % 2 == 0, tokens=number + 1) for number in range(1, 1201)]
     database = RunDatabase(tmp_path / "out.jsonl")
     database.save(State())
@@ -224,7 +224,7 @@ def test_lines_of_a_database_come_in_the_order_of_rows_whatever_order_they_went_
     assert [line for chunk in chunks for line in chunk] == given
     assert [line for chunk in database.chunks(behind=1100) for line in chunk] == given[1100:]
     database.close()
-    # What was not committed is not there.
+    # Uncommitted lines are lost.
     database = RunDatabase(tmp_path / "out.jsonl")
     assert (database.saved, [*database.chunks()]) == (State(), [])
     database.add(given[:2], commit=True)
@@ -237,7 +237,7 @@ def test_lines_of_a_database_come_in_the_order_of_rows_whatever_order_they_went_
     assert len(next(database.chunks())) == 2
     database.drop(rejects=True)
     assert [*database.chunks()] == [given[:1]]
-    # A database that is written ahead, and one process's.
+    # The database has a write-ahead log, and is locked by one process.
     assert database.path.read_bytes()[18:20] == b"\2\2"
     with pytest.raises(BatchError, match="another run is writing"):
         RunDatabase(tmp_path / "out.jsonl")
@@ -245,7 +245,7 @@ def test_lines_of_a_database_come_in_the_order_of_rows_whatever_order_they_went_
     assert files_left(tmp_path) == {}
 
 
-def test_a_database_in_which_nothing_was_saved_is_removed(tmp_path: Path) -> None:
+def test_a_database_without_a_saved_state_is_removed(tmp_path: Path) -> None:
     RunDatabase(tmp_path / "out.jsonl").close()
     assert files_left(tmp_path) == {}
     database = RunDatabase(tmp_path / "out.jsonl")
@@ -258,20 +258,20 @@ def test_a_database_in_which_nothing_was_saved_is_removed(tmp_path: Path) -> Non
     assert RunDatabase(tmp_path / "out.jsonl", restart=True).saved is None
 
 
-def test_two_runs_at_a_time_are_refused(tmp_path: Path) -> None:
+def test_a_second_run_with_the_same_output_or_rejects_is_refused(tmp_path: Path) -> None:
     with open_journal(tmp_path, rejects=True) as journal:
         for restart in (False, True):
             with pytest.raises(BatchError, match=r"another run is writing .*out.jsonl; wait until it ends, or use"):
                 open_journal(tmp_path, restart=restart)
-        # Another output, but the same file of rejects.
+        # Another output, but the same rejects file.
         with pytest.raises(BatchError, match="is writing .*bad.jsonl"):
-            Journal(RunFiles(tmp_path / "b.jsonl", tmp_path / "bad.jsonl"), ASKED, NO_LIMITS)
+            Journal(RunFiles(tmp_path / "b.jsonl", tmp_path / "bad.jsonl"), SETTINGS, NO_LIMITS)
         journal.finish()
     assert [*files_left(tmp_path)] == ["bad.jsonl", "out.jsonl"]
 
 
-def test_rejects_do_not_go_to_the_output_of_a_run_that_was_begun(tmp_path: Path) -> None:
-    with Journal(RunFiles(tmp_path / "bad.jsonl"), ASKED, NO_LIMITS) as journal:
+def test_the_output_of_an_unfinished_run_is_refused_as_rejects_file(tmp_path: Path) -> None:
+    with Journal(RunFiles(tmp_path / "bad.jsonl"), SETTINGS, NO_LIMITS) as journal:
         journal.add(1, lines(1, 1))
     before = files_left(tmp_path)
     with pytest.raises(BatchError, match=r"bad.jsonl is the output of an unfinished run; use another rejects file"):
@@ -279,10 +279,8 @@ def test_rejects_do_not_go_to_the_output_of_a_run_that_was_begun(tmp_path: Path)
     assert {name: data for name, data in files_left(tmp_path).items() if name in before} == before
 
 
-def test_a_lock_that_is_removed_while_it_is_taken_is_taken_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Else two runs would each hold a lock of the same name: one of them a file that has no name any more.
+def test_a_database_removed_during_locking_is_locked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Otherwise two runs would hold locks of the same name, one of them on a deleted file.
     connect = sqlite3.connect
     removed: list[Path] = []
     (tmp_path / "out.jsonl.run").touch()
@@ -303,8 +301,8 @@ def test_a_lock_that_is_removed_while_it_is_taken_is_taken_again(
 
 
 @pytest.mark.parametrize("ending", ["", "-journal", "-wal", "-shm"])
-def test_no_file_of_a_database_may_be_a_link(tmp_path: Path, ending: str) -> None:
-    """SQLite would write through it, or delete it."""
+def test_database_files_that_are_links_are_refused(tmp_path: Path, ending: str) -> None:
+    """SQLite would write through the link, or delete it."""
     (tmp_path / "precious").write_bytes(b"x")
     link = tmp_path / f"out.jsonl.run{ending}"
     link.symlink_to(tmp_path / "precious")
@@ -314,11 +312,9 @@ def test_no_file_of_a_database_may_be_a_link(tmp_path: Path, ending: str) -> Non
     assert (tmp_path / "precious").read_bytes() == b"x"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the list of open files is Linux's")
-def test_files_are_closed_before_they_are_removed_where_the_system_asks_for_that(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As Windows does; it cannot make names safe on the disk either."""
+@pytest.mark.skipif(sys.platform != "linux", reason="open files are listed by Linux")
+def test_files_are_closed_before_they_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows requires it; Windows cannot sync directories either."""
     unlink = Path.unlink
 
     def unlink_closed(path: Path, *, missing_ok: bool = False) -> None:
@@ -334,7 +330,7 @@ def test_files_are_closed_before_they_are_removed_where_the_system_asks_for_that
     assert files_left(tmp_path) == {"bad.jsonl": b"bad\n", "out.jsonl": b"1\n"}
 
 
-def test_where_no_lock_can_be_made_nothing_is_written(tmp_path: Path) -> None:
+def test_nothing_is_written_without_a_lock(tmp_path: Path) -> None:
     (tmp_path / "out.jsonl.run").mkdir()
     with pytest.raises(
         BatchError, match=r"out.jsonl.run cannot be written: the path is a directory, not a regular file$"
@@ -343,7 +339,7 @@ def test_where_no_lock_can_be_made_nothing_is_written(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl.run"]
 
 
-def test_a_full_disk_names_the_row_and_what_is_safe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_full_disk_names_the_last_saved_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> NoReturn:
         raise OSError(28, "No space left on device")
 
@@ -364,21 +360,21 @@ def test_a_full_disk_names_the_row_and_what_is_safe(tmp_path: Path, monkeypatch:
         assert part.read_bytes() == b"1\n2\n"
 
 
-def test_a_disk_that_is_full_from_the_beginning(tmp_path: Path) -> None:
-    # It was wrong use of an option, and not a run that can continue.
-    told = r"out.jsonl.run cannot be written: disk I/O error; no row is saved"
-    with full_disk(100), pytest.raises(BatchStoppedError, match=told):
+def test_a_disk_that_is_full_at_the_start_stops_the_run(tmp_path: Path) -> None:
+    # It was reported as a wrong option, not as a run that can continue.
+    message = r"out.jsonl.run cannot be written: disk I/O error; no row is saved"
+    with full_disk(100), pytest.raises(BatchStoppedError, match=message):
         open_journal(tmp_path)
     with open_journal(tmp_path) as journal:
         journal.finish()
     assert files_left(tmp_path) == {"out.jsonl": b""}
 
 
-def test_what_is_not_safe_yet_is_made_so_on_any_other_error(tmp_path: Path) -> None:
+def test_unsaved_rows_are_saved_on_an_interrupt(tmp_path: Path) -> None:
     files = RunFiles(tmp_path / "out.jsonl")
 
     def interrupted() -> NoReturn:
-        with Journal(files, ASKED, NO_LIMITS, seconds=1000) as journal:
+        with Journal(files, SETTINGS, NO_LIMITS, seconds=1000) as journal:
             journal.add(2, lines(1, 2))
             assert saved_state(files.output)["number"] == 0
             raise KeyboardInterrupt
@@ -390,7 +386,7 @@ def test_what_is_not_safe_yet_is_made_so_on_any_other_error(tmp_path: Path) -> N
 
 @pytest.fixture
 def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What makes a run safe, as it happens: files and directories that reach the disk, names, and the database."""
+    """The events that save a run in order: syncs of files and directories, renames, and database changes."""
     found: list[str] = []
     sync, move = os.fsync, Path.replace
 
@@ -405,24 +401,24 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(f"name {to.name}")
         return move(path, to)
 
-    def told(name: str) -> Callable[..., None]:
+    def recorded(name: str) -> Callable[..., None]:
         call: Callable[..., None] = getattr(RunDatabase, name)
 
-        def tell(*given: object) -> None:
+        def record(*arguments: object) -> None:
             found.append(name)
-            call(*given)
+            call(*arguments)
 
-        return tell
+        return record
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(Path, "replace", moved)
     for name in ("save", "remove"):
-        monkeypatch.setattr(RunDatabase, name, told(name))
+        monkeypatch.setattr(RunDatabase, name, recorded(name))
     return found
 
 
-def test_what_is_counted_on_has_reached_the_disk_before(tmp_path: Path, events: list[str]) -> None:
-    """The parts before the state that counts their rows; the names before the database that could give them again."""
+def test_parts_are_synced_before_state_and_names_before_database_removal(tmp_path: Path, events: list[str]) -> None:
+    """The state counts the rows of the parts, and the database is needed to repeat an incomplete renaming."""
     directory = f"sync {tmp_path.name}"
     with open_journal(tmp_path, FileLimits(requests=1), rejects=True) as journal:
         assert events == ["sync out.jsonl.part (empty)", directory, "save"]
@@ -441,12 +437,10 @@ def test_what_is_counted_on_has_reached_the_disk_before(tmp_path: Path, events: 
         ]
 
 
-def test_it_saves_as_often_as_it_was_told_to(
-    tmp_path: Path, events: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_state_is_saved_at_the_interval(tmp_path: Path, events: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(module, "monotonic", lambda: now)
-    with Journal(RunFiles(tmp_path / "out.jsonl"), ASKED, NO_LIMITS, seconds=10) as journal:
+    with Journal(RunFiles(tmp_path / "out.jsonl"), SETTINGS, NO_LIMITS, seconds=10) as journal:
         counts: list[int] = []
         for number, now in enumerate((105.0, 109.0, 110.0, 115.0, 119.0, 120.0, 121.0), 1):  # noqa: B007 - the clock
             journal.add(number, lines(number, number), tokens=number)
@@ -459,11 +453,11 @@ def test_it_saves_as_often_as_it_was_told_to(
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not list open files")
-def test_no_file_stays_open(tmp_path: Path) -> None:
+def test_a_journal_leaves_no_file_open(tmp_path: Path) -> None:
     def number() -> int:
         return len([*Path("/proc/self/fd").iterdir()])
 
-    gc.disable()  # or it would close what was forgotten
+    gc.disable()  # it would close forgotten files
     try:
         before = number()
         with open_journal(tmp_path, FileLimits(requests=1), rejects=True) as journal:
@@ -479,7 +473,7 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
         gc.enable()
 
 
-def test_outputs_of_an_earlier_run_are_known(tmp_path: Path) -> None:
+def test_leftover_outputs_of_an_earlier_run_are_found(tmp_path: Path) -> None:
     for name in ("out-00001.jsonl", "out-00009.jsonl", "out-1.jsonl", "out-00009.jsonl.part", "other-00009.jsonl"):
         (tmp_path / name).touch()
     with open_journal(tmp_path) as journal:
@@ -491,7 +485,7 @@ def test_outputs_of_an_earlier_run_are_known(tmp_path: Path) -> None:
 
 
 def run_all(directory: Path) -> None:
-    """Four rows, of which the last has no line, two lines a file."""
+    """Write four rows, the last of which is rejected, with two lines per file."""
     with open_journal(directory, FileLimits(requests=2), rejects=True) as journal:
         while journal.state.number < 4 and not journal.state.done:
             number = journal.state.number + 2
@@ -501,7 +495,7 @@ def run_all(directory: Path) -> None:
 
 
 def stepping_connection(step: Callable[[], None]) -> type[Unsynced]:
-    """A connection of which each change is a step; SQLite makes a transaction one as a whole."""
+    """A connection whose changes are counted as steps; in SQLite, transactions are atomic."""
 
     class Stepping(Unsynced):
         def execute(self, sql: str, *more: Any) -> sqlite3.Cursor:
@@ -522,7 +516,7 @@ def stepping_connection(step: Callable[[], None]) -> type[Unsynced]:
 
 @contextmanager
 def run_until_killed(steps: int, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
-    """Run so many of the calls by which a journal changes the disk; one that writes, as the last, writes half."""
+    """Run a number of the calls by which a journal changes the disk; if the last is a write, it writes half."""
     done = 0
     write = Journal._write  # noqa: SLF001 - the step that writes
 
@@ -554,8 +548,8 @@ def run_until_killed(steps: int, monkeypatch: pytest.MonkeyPatch) -> Generator[N
 
 
 @pytest.mark.slow
-def test_killed_before_any_step_it_goes_on_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Nothing is done behind that step, neither what ends a block nor the rest; as if it was killed with kill -9.
+def test_a_run_killed_at_any_step_resumes_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # No code runs after that step, not even at the end of a block, as after kill -9.
     clean = tmp_path / "clean"
     clean.mkdir()
     run_all(clean)

@@ -18,7 +18,7 @@ from support.model_server.server import Slow
 
 pytestmark = pytest.mark.slow  # runs that are killed
 
-# The command line, but a run makes safe what is done each hundredth of a second: it is killed often.
+# The command line, but a run is saved every 0.01 seconds, since it is killed often.
 PROGRAM = """
 import sys
 from functools import partial
@@ -44,7 +44,7 @@ KILLS, ROWS, PATIENCE = 3, 3000, 20
 
 
 def write_data(directory: Path, draw: random.Random) -> None:
-    """Write a prompt and rows, of which one in 997 has no value, and one in 1,999 is no JSON."""
+    """Write a prompt and rows; each 997th row lacks a value, and each 1,999th is not JSON."""
     (directory / "ask.prompty").write_text(PROMPT)
     (directory / "program.py").write_text(PROGRAM)
     with (directory / "data.jsonl").open("w") as file:
@@ -66,16 +66,16 @@ def arguments(output: str, workers: int = 1) -> list[str]:
 
 
 def outputs(directory: Path, name: str) -> dict[str, bytes]:
-    """All files of an output, by what stands behind its name."""
+    """All files of an output, by the rest of their names."""
     found = [path for path in directory.iterdir() if path.name.startswith(name)]
     return {path.name.removeprefix(name): path.read_bytes() for path in found}
 
 
 def part_sizes(directory: Path) -> int:
-    """How many bytes the parts have that are there now."""
+    """The total size of the current part files."""
     sizes = 0
     for path in directory.glob("out*.part"):
-        with suppress(FileNotFoundError):  # it has just been given its name
+        with suppress(FileNotFoundError):  # it was renamed just now
             sizes += path.stat().st_size
     return sizes
 
@@ -97,7 +97,7 @@ def wait_for_end(workers: list[int]) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="what a run has started is read from /proc")
-def test_killed_runs_go_on_to_the_same_bytes(
+def test_killed_runs_resume_to_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     draw = random.Random(2)  # noqa: S311 - rows and moments keep no secret
@@ -111,7 +111,7 @@ def test_killed_runs_go_on_to_the_same_bytes(
     while killed < KILLS or not passes:
         command = [sys.executable, "program.py", *arguments("out.jsonl", 1 + runs % 2)]
         run = subprocess.Popen(command, stderr=subprocess.PIPE)  # noqa: S603 - our own program
-        # One while it starts, the others when some more is written than there is now.
+        # The first run is killed at its start, the others when they have written some more.
         at = part_sizes(tmp_path) + draw.randrange(4 * size // KILLS) if runs else 0
         until = time.monotonic() + (600 if runs else draw.random())
         while killed < KILLS and run.poll() is None:
@@ -121,20 +121,20 @@ def test_killed_runs_go_on_to_the_same_bytes(
                 wait_for_end(at_work)
                 break
             time.sleep(0.001)
-        _, said = run.communicate(timeout=600)
+        _, errors = run.communicate(timeout=600)
         runs += 1
-        # A run that ended by itself just before counts as no kill.
+        # A run that ended just before the kill does not count.
         if run.returncode == -9:
             killed += 1
         else:
-            assert run.returncode == DONE_WITH_REJECTS, said.decode()
+            assert run.returncode == DONE_WITH_REJECTS, errors.decode()
             assert outputs(tmp_path, "out") == clean, f"after {killed} kills, {saved_state(tmp_path / 'out.jsonl')}"
             passes += 1
             for name in clean:
                 (tmp_path / f"out{name}").unlink()
 
 
-# How many rows are asked at once, and how many seconds the server takes for an answer at most.
+# The number of concurrent requests, and the longest response time in seconds.
 AT_ONCE, SLOW = 4, 0.02
 RUN = """
 import sys
@@ -155,16 +155,16 @@ call_batch(CallJob(job, module, Rates(int(at_once))))
 
 
 def rows_answered(output: Path) -> set[int]:
-    """The rows whose answers are on the disk; at the end they stand in the output alone."""
+    """The rows whose responses are saved: in the database, or in the finished output."""
     return answered_rows(output) or ({line["row"] for line in lines(output)} if output.exists() else set())
 
 
-def test_a_killed_run_loses_no_answer_and_asks_no_row_again_that_was_answered(tmp_path: Path) -> None:
+def test_a_killed_run_loses_no_response_and_sends_no_answered_row_again(tmp_path: Path) -> None:
     moments, count = random.Random(3), 40  # noqa: S311 - no secret
     path, output = rows(tmp_path, count), tmp_path / "out.jsonl"
     killed = 0
     with Clocked(lambda _: Slow(first=SLOW * moments.random())) as server:
-        # Ollama's client is the one that is imported soonest.
+        # The client of Ollama is the fastest to import.
         command = [sys.executable, "-c", RUN, str(path), "ollama", server.url("ollama"), str(AT_ONCE)]
         while output.with_suffix(".jsonl.run").exists() or not output.exists():
             before, had = len(server.came), rows_answered(output)
@@ -179,11 +179,11 @@ def test_a_killed_run_loses_no_answer_and_asks_no_row_again_that_was_answered(tm
                 time.sleep(moments.random() * SLOW)
                 run.kill()
             killed += run.wait() != 0
-            asked = {int(said) for said in server.said[before:]}
-            assert not asked & had, f"asked again though the answer was there: {sorted(asked & had)}"
+            sent = {int(row) for row in server.said[before:]}
+            assert not sent & had, f"answered rows were sent again: {sorted(sent & had)}"
             if run.returncode:
                 assert run.returncode == -9
-                assert len(asked - rows_answered(output)) <= AT_ONCE
+                assert len(sent - rows_answered(output)) <= AT_ONCE
     assert killed == 1
     assert all_answered(output, count)
     assert {each.name for each in tmp_path.iterdir()} <= {"data.jsonl", "out.jsonl"}

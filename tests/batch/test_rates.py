@@ -1,4 +1,4 @@
-"""No more goes out in a minute than may, and no less."""
+"""Rate limits: requests and tokens per minute reach the limit, and do not exceed it."""
 
 import asyncio
 from random import Random
@@ -14,7 +14,7 @@ HUNDRED = {"completion_tokens": 100, "total_tokens": 100}
 
 
 @pytest.mark.parametrize(("limit", "largest"), [(60, 1), (1_000, 1), (1, 1), (60_000, 4_000), (1_000, 5_000)])
-def test_in_no_minute_is_more_taken_than_the_limit_a_tenth_of_a_second_and_the_last(limit: int, largest: int) -> None:
+def test_a_bucket_stays_within_its_limit_in_every_minute(limit: int, largest: int) -> None:
     random = Random(f"{limit}")  # noqa: S311 - no secret
     bucket, now, taken = Bucket(limit), 1_000.0, list[tuple[float, int]]()
     for _ in range(400):
@@ -27,7 +27,7 @@ def test_in_no_minute_is_more_taken_than_the_limit_a_tenth_of_a_second_and_the_l
         assert sum(within[:-1]) <= limit * 60.1 / 60 + 1e-6
 
 
-def test_who_always_asks_gets_the_whole_limit() -> None:
+def test_constant_demand_uses_the_whole_limit() -> None:
     bucket, now = Bucket(600), 5.0
     for _ in range(601):
         now += bucket.wait(now)
@@ -36,7 +36,7 @@ def test_who_always_asks_gets_the_whole_limit() -> None:
     assert now == pytest.approx(5.0 + 60.0, abs=0.2)
 
 
-def test_time_in_which_nothing_was_asked_is_not_saved_up() -> None:
+def test_idle_time_is_not_saved_for_a_burst() -> None:
     bucket = Bucket(60)
     bucket.take(1, 0.0)
     for at in (500.0, 500.9):
@@ -45,31 +45,31 @@ def test_time_in_which_nothing_was_asked_is_not_saved_up() -> None:
     assert bucket.wait(500.9) == pytest.approx(1.0)
 
 
-def test_what_was_taken_too_much_is_given_back_at_once() -> None:
+def test_overestimated_tokens_are_returned_immediately() -> None:
     async def turns() -> None:
         pace = Pace(Rates(tpm=600))
-        taken = await pace.turn(100)  # with the first guess of its answer, it is a minute's worth
+        taken = await pace.turn(100)  # with the estimate of its response, the tokens of one minute
         asyncio.get_running_loop().call_later(0.02, pace.settle, taken, {"completion_tokens": 1, "total_tokens": 1})
-        await asyncio.wait_for(pace.turn(1), 20)  # without what is given back: a minute
+        await asyncio.wait_for(pace.turn(1), 20)  # without the returned tokens: a minute
 
     asyncio.run(turns())
 
 
-def test_an_answer_that_was_longer_than_thought_makes_the_next_wait() -> None:
+def test_a_response_longer_than_estimated_delays_the_next_request() -> None:
     async def wait() -> None:
         pace = Pace(Rates(tpm=6_000_000))
         taken = await pace.turn(10)
         pace.settle(taken, {"completion_tokens": 20_000, "total_tokens": 20_010})  # 0.2 s
         begun = perf_counter()
-        assert await pace.turn(0) == 20_000  # as long as those before it
+        assert await pace.turn(0) == 20_000  # estimated from the earlier response
         assert perf_counter() - begun >= 0.15
 
-    with patch.object(Bucket, "wait", autospec=True, side_effect=Bucket.wait) as asked:
+    with patch.object(Bucket, "wait", autospec=True, side_effect=Bucket.wait) as waits:
         asyncio.run(wait())
-    assert asked.call_count < 9, "it sleeps while it waits"
+    assert waits.call_count < 9, "it sleeps while it waits"
 
 
-def test_who_does_not_tell_tokens_is_taken_to_have_what_was_guessed() -> None:
+def test_unreported_usage_is_replaced_by_the_estimate() -> None:
     async def takings() -> list[int]:
         pace = Pace(Rates(tpm=100_000_000))
         first = await pace.turn(7)
@@ -81,11 +81,11 @@ def test_who_does_not_tell_tokens_is_taken_to_have_what_was_guessed() -> None:
         pace.settle(0, {"completion_tokens": 5, "total_tokens": 0})
         return [first, second, third, await pace.turn(7)]
 
-    # The mean of the answers so far; one without a count of its own counts as none.
+    # The estimate is the mean of the reported responses; missing completion tokens count as 0.
     assert asyncio.run(takings()) == [507, 507, 107, 57]
 
 
-def test_requests_wait_although_tokens_are_not_limited() -> None:
+def test_the_request_limit_applies_without_a_token_limit() -> None:
     async def turns() -> float:
         pace, begun = Pace(Rates(rpm=600)), perf_counter()
         for _ in range(3):
@@ -96,7 +96,7 @@ def test_requests_wait_although_tokens_are_not_limited() -> None:
     assert asyncio.run(turns()) >= 0.15
 
 
-def test_without_limits_nobody_waits_or_counts() -> None:
+def test_without_limits_requests_do_not_wait_and_tokens_are_not_counted() -> None:
     async def turns() -> bool:
         pace = Pace(Rates())
         for _ in range(1_000):
@@ -107,6 +107,6 @@ def test_without_limits_nobody_waits_or_counts() -> None:
 
 
 @pytest.mark.parametrize("name", ["concurrency", "rpm", "tpm"])
-def test_a_limit_of_nothing_is_refused(name: str) -> None:
+def test_a_limit_of_zero_is_refused(name: str) -> None:
     with pytest.raises(BatchError, match=f"{name} must be 1 or more, not 0"):
         Rates(**{name: 0})

@@ -1,4 +1,4 @@
-"""From rows to lines: plain rows have the lines of rendered ones, values stay, and errors name their row."""
+"""Rendering of rows to lines: plain rows equal rendered rows, values are kept, and errors name their row."""
 
 import json
 import os
@@ -49,10 +49,10 @@ PROMPTERS: dict[str, Prompter] = {
     "user level": ChatPrompter("Be {style}: {question} ", enable_system=False),
     "of one's own": Prompter(ChatInstructionTemplate("{style}{question}"), ChatPromptTemplate(), system="Be."),
     "empty": EmptyPrompter(),
-    # A fixed value is the same in all lines, even one that is spelled as the first value of a trial.
+    # A fixed value is the same in all lines, even if it equals the first value of a trial row.
     "fixed": ChatPrompter({"system": "{tone}{style}", "user": "{tone}: {question}"}, system="").partial(tone="value 0"),
 }
-# The forms of turns; all have plain rows but one, which makes one text of all turns.
+# The formats with turns; in all but one, plain rows skip rendering. That one makes a single text of all turns.
 TURNS = [name for name, form in FORMS.items() if form.provider not in ("", "flat")]
 TEXTS = st.sampled_from(
     ["", " ", "\n", ENDS, "中文", '"\\', "\ue0000\ue001", "\ue0020\ue003", "{style}", "\x00\x7f"]
@@ -78,7 +78,7 @@ def plan(prompter: Any, name: str = "openai-batch", **more: Any) -> RowPlan:
     form = form_of(name)
     if form.has_model:
         more.setdefault("model", "gpt-4o")
-    # It knows no tools.
+    # It does not support tools.
     more.setdefault("strict", name != "ollama-generate")
     if form.needs:
         more.setdefault("params", {"max_tokens": 5})
@@ -97,8 +97,8 @@ def result_or_error(make: Any, row: Any) -> Any:
 
 @pytest.mark.slow
 @given(st.sampled_from(sorted(PLANS)), ROWS)
-def test_a_line_is_what_rendering_makes(of: tuple[str, str], row: dict[str, Any]) -> None:
-    """Also what it refuses, and with which words."""
+def test_a_line_or_error_equals_that_of_full_rendering(of: tuple[str, str], row: dict[str, Any]) -> None:
+    """Refused rows have the same error message, too."""
     before = repr(row)
     made = PLANS[of]
     assert result_or_error(made.line, row) == result_or_error(made.rendered_line, row)
@@ -106,7 +106,7 @@ def test_a_line_is_what_rendering_makes(of: tuple[str, str], row: dict[str, Any]
 
 
 @given(st.sampled_from(sorted(PLANS)), st.fixed_dictionaries(dict.fromkeys(("style", "question", "input"), TEXTS)))
-def test_a_line_of_texts_is_what_rendering_makes(of: tuple[str, str], row: dict[str, Any]) -> None:
+def test_a_line_of_text_values_equals_that_of_full_rendering(of: tuple[str, str], row: dict[str, Any]) -> None:
     made = PLANS[of]
     assert result_or_error(made.line, row) == result_or_error(made.rendered_line, row)
 
@@ -114,23 +114,23 @@ def test_a_line_of_texts_is_what_rendering_makes(of: tuple[str, str], row: dict[
 @pytest.mark.slow
 @pytest.mark.parametrize("of", sorted(PLANS))
 @pytest.mark.parametrize("value", ["", " ", "\n", "a"])
-def test_blank_rows_have_the_lines_that_rendering_makes(of: tuple[str, str], value: str) -> None:
-    """A provider leaves out a turn that is blank, and a line of constant bytes would hold it."""
-    for last in ("input", "other"):  # only some prompts leave out the input
-        row = dict.fromkeys(("style", "question", last), value)
-        assert result_or_error(PLANS[of].line, row) == result_or_error(PLANS[of].rendered_line, row)
+@pytest.mark.parametrize("last", ["input", "other"])  # only some prompts omit the input
+def test_lines_of_blank_rows_equal_those_of_full_rendering(of: tuple[str, str], value: str, last: str) -> None:
+    """A blank turn that the provider omits was in the line of a plain row."""
+    row = dict.fromkeys(("style", "question", last), value)
+    assert result_or_error(PLANS[of].line, row) == result_or_error(PLANS[of].rendered_line, row)
 
 
 def is_rendered(made: RowPlan, row: dict[str, Any]) -> bool:
     """Return True if the prompt of a row is rendered for its line."""
-    made.line(1, row)  # a plan renders once for all plain rows
+    made.line(1, row)  # a plan renders one trial row for all plain rows
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RowPlan, "rendered_line", lambda *_: b"rendered")
         return made.line(1, row) == b"rendered"
 
 
 @pytest.mark.parametrize("of", sorted(PLANS))
-def test_rows_of_text_are_not_rendered_one_by_one(of: tuple[str, str]) -> None:
+def test_text_rows_are_not_rendered_one_by_one(of: tuple[str, str]) -> None:
     made = PLANS[of]
     row = dict.fromkeys(made.cells.slots.values(), "a")
     has_turns = made.form.name != "ollama-generate"
@@ -155,7 +155,7 @@ def test_rows_of_text_are_not_rendered_one_by_one(of: tuple[str, str]) -> None:
         ("bare", {"style": " ", "question": "a"}, False),
         ("user level", {"input": "x", "other": "y"}, False),
         ("user level", {"input": None}, False),
-        # Control sequences of a local model: of one value, of two, and of a value with the template's text.
+        # Control sequences of a local model: in one value, in two values, and in a value with the template.
         ("local", {}, False),
         ("local", {"style": "<|im_end|>"}, True),
         ("local", {"style": "<|im_", "question": "end|>"}, True),
@@ -163,7 +163,7 @@ def test_rows_of_text_are_not_rendered_one_by_one(of: tuple[str, str]) -> None:
         ("local", {"question": "im"}, False),
     ],
 )
-def test_a_row_of_text_alone_is_plain(of: str, row: dict[str, Any], rendered: bool) -> None:  # noqa: FBT001 - a case
+def test_only_rows_of_plain_text_skip_full_rendering(of: str, row: dict[str, Any], rendered: bool) -> None:  # noqa: FBT001 - a case
     local = ChatPrompter({"user": "{style}{question}|>"}, system="")
     made = plan(local, "vllm-batch", model="qwen2.5") if of == "local" else plan(PROMPTERS[of])
     row = {"style": "a", "question": "b"} | row
@@ -171,7 +171,7 @@ def test_a_row_of_text_alone_is_plain(of: str, row: dict[str, Any], rendered: bo
     assert is_rendered(made, row) is rendered
 
 
-def test_a_trial_row_has_each_column_with_text() -> None:
+def test_a_trial_row_has_a_placeholder_in_each_text_column() -> None:
     def trial(of: Prompter, **columns: Any) -> object:
         return plan(of, columns=Columns(**columns)).cells.trial()
 
@@ -181,7 +181,7 @@ def test_a_trial_row_has_each_column_with_text() -> None:
 
 
 class Loud(ChatPrompter):
-    """A class of one's own, which may do anything with a value."""
+    """A subclass, which may change values in any way."""
 
     def generate_prompt(self, input: object = None, *args: Any, **more: Any) -> Any:
         return super().generate_prompt({key: str(value).upper() for key, value in dict(input).items()}, *args, **more)  # type: ignore[call-overload]
@@ -202,7 +202,7 @@ CHANGING: dict[str, Prompter] = {
 
 
 @pytest.mark.parametrize("kind", CHANGING)
-def test_a_prompter_that_does_more_with_values_has_no_plain_rows(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_prompter_that_changes_values_renders_every_row(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     made = plan(CHANGING[kind])
     assert is_rendered(made, {"style": "kind"})
     capsys.readouterr()
@@ -211,8 +211,8 @@ def test_a_prompter_that_does_more_with_values_has_no_plain_rows(kind: str, caps
     assert bool(capsys.readouterr().err) == (kind == "show")
 
 
-def test_what_a_provider_refuses_each_row_says() -> None:
-    """Not even a trial row can be rendered; the plan is made all the same."""
+def test_a_prompt_that_a_provider_refuses_is_an_error_of_each_row() -> None:
+    """The plan is made although not even a trial row can be rendered."""
     far = deepcopy(TOOL)
     far["function"]["name"] = "a.b"  # type: ignore[index]
     made = plan(ChatPrompter(INSTRUCTION, tools=[far]), "anthropic-batch")
@@ -221,7 +221,7 @@ def test_what_a_provider_refuses_each_row_says() -> None:
     assert str(made.settings["prompt"]).startswith("sha256:")
 
 
-def test_a_hook_that_comes_later_is_not_the_plans() -> None:
+def test_a_hook_added_after_the_plan_has_no_effect() -> None:
     prompter = ChatPrompter(INSTRUCTION, system="")
     made = plan(prompter)
     before = made.line(1, {"style": "kind"})
@@ -230,8 +230,8 @@ def test_a_hook_that_comes_later_is_not_the_plans() -> None:
     assert b"KIND" in plan(prompter).line(1, {"style": "kind"})
 
 
-def test_texts_that_add_otherwise_are_put_in_as_they_are() -> None:
-    """Markup of markupsafe, say, escapes what it is added to."""
+def test_str_subclasses_with_custom_addition_are_inserted_as_plain_text() -> None:
+    """For example, markupsafe.Markup escapes added text."""
 
     class Eager(str):
         __slots__ = ()
@@ -245,13 +245,13 @@ def test_texts_that_add_otherwise_are_put_in_as_they_are() -> None:
     assert b'Be \\"kind\\" kind.' in PLANS["two texts", "openai-batch"].line(1, row)
 
 
-def test_every_kind_of_lines_end_stays_within_its_line() -> None:
-    for name in FORMS:
-        made = plan(ChatPrompter("Be {style}.", system=""), name)
-        line = made.line(1, {"style": ENDS, "question": ENDS, "label": ENDS, "input": "a"})
-        assert line.count(b"\n") == 1
-        assert line.count(b"\r") == line.count(b"\x0b") == line.count(b"\x1c") == 0
-        assert ENDS in _texts(json.loads(line)), name
+@pytest.mark.parametrize("name", FORMS)
+def test_line_separators_in_values_do_not_break_a_line(name: str) -> None:
+    made = plan(ChatPrompter("Be {style}.", system=""), name)
+    line = made.line(1, {"style": ENDS, "question": ENDS, "label": ENDS, "input": "a"})
+    assert line.count(b"\n") == 1
+    assert line.count(b"\r") == line.count(b"\x0b") == line.count(b"\x1c") == 0
+    assert ENDS in _texts(json.loads(line))
 
 
 def _texts(value: Any) -> str:
@@ -262,26 +262,27 @@ def _texts(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def test_values_that_are_no_text_are_written_as_prompts_have_them() -> None:
-    made = plan(ChatPrompter({"user": "{style}"}, system=""))
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(10**40, "1" + "0" * 40), (1e16, "1e+16"), (True, "True"), ({"a": [1, "中"]}, '{"a": [1, "中"]}')],
+)
+def test_values_that_are_not_text_are_written_as_in_prompts(value: object, text: str) -> None:
+    line = plan(ChatPrompter({"user": "{style}"}, system="")).line(1, {"style": value})
+    assert json.loads(line)["body"]["messages"][0]["content"] == text
 
-    def system_text(value: object) -> str:
-        return str(json.loads(made.line(1, {"style": value}))["body"]["messages"][0]["content"])
 
-    assert system_text(10**40) == "1" + "0" * 40
-    assert system_text(1e16) == "1e+16"
-    assert system_text(value=True) == "True"
-    assert system_text({"a": [1, "中"]}) == '{"a": [1, "中"]}'
-    for value, message in {
-        10**6000: "integer of 19932 bits",
-        b"a": "bytes; decode",
-        "\udc80": "lone surrogate",
-        float("nan"): "column 'style' has no value",
-        None: "column 'style' has no value",
-        (float("nan"),): "nan, which is not valid JSON",
-    }.items():
-        with pytest.raises(SlotError, match=f"^row 1: .*{message}"):
-            system_text(value)
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        *((10**6000, "integer of 19932 bits"), (b"a", "bytes; decode"), ("\udc80", "lone surrogate")),
+        *((value, "column 'style' has no value") for value in (float("nan"), None)),
+        ((float("nan"),), "nan, which is not valid JSON"),
+    ],
+    ids=range(6),
+)
+def test_values_that_cannot_be_written_are_errors(value: object, message: str) -> None:
+    with pytest.raises(SlotError, match=f"^row 1: .*{message}"):
+        plan(ChatPrompter({"user": "{style}"}, system="")).line(1, {"style": value})
 
 
 @pytest.mark.parametrize(
@@ -295,12 +296,12 @@ def test_values_that_are_no_text_are_written_as_prompts_have_them() -> None:
         ({}, "^row 9: there is no column 'style'; the row has no columns$"),
     ],
 )
-def test_a_missing_column_is_named_with_its_row(row: dict[str, Any], message: str) -> None:
+def test_a_missing_column_is_reported_with_its_row(row: dict[str, Any], message: str) -> None:
     with pytest.raises(SlotError, match=message):
         PLANS["two texts", "openai-batch"].line(9, row)
 
 
-def test_columns_may_have_other_names() -> None:
+def test_columns_can_be_mapped_to_other_names() -> None:
     columns = Columns({"style": "Stil", "input": "Frage"}, history="davor", id="Nr")
     made = plan(ChatPrompter("Be {style}.", system=""), columns=columns)
     row = {"Stil": "kind", "Frage": "Ja?", "davor": [["Hi", "Hello"]], "Nr": 12, "input": "no", "history": "no"}
@@ -311,21 +312,21 @@ def test_columns_may_have_other_names() -> None:
         made.line(1, {"style": "kind"})
 
 
-def test_a_column_that_fills_a_slot_is_nothing_else() -> None:
+def test_a_column_used_by_a_slot_has_no_other_role() -> None:
     made = plan(ChatPrompter({"user": "{history} {tools} {id}"}, system=""))
     line = json.loads(made.line(1, {"history": "of Rome", "tools": "of iron", "id": "x"}))
     assert line["body"] == {"model": "gpt-4o", "messages": [{"role": "user", "content": "of Rome of iron x"}]}
     assert line["custom_id"] == "x"
 
 
-def test_history_and_tools_are_lists_or_json_of_them() -> None:
+def test_history_and_tools_can_be_lists_or_json_text() -> None:
     made = plan(ChatPrompter("Be {style}.", system=""))
     row = {"style": "a", "input": "b"}
     history, tools = [["Hi", "中文"]], [TOOL]
     as_lists = made.line(1, {**row, "history": history, "tools": tools})
     assert as_lists == made.line(1, {**row, "history": json.dumps(history), "tools": json.dumps(tools)})
     assert made.line(1, {**row, "history": "", "tools": " "}) == made.line(1, row)
-    # As Python writes a number, and not as orjson does.
+    # The number is written as by Python, not as by orjson.
     assert b'"maximum":1e+16' in as_lists
     with pytest.raises(HistoryError, match="^row 1: column 'history' is not a valid JSON list"):
         made.line(1, {**row, "history": "[["})
@@ -333,17 +334,16 @@ def test_history_and_tools_are_lists_or_json_of_them() -> None:
         made.line(1, {**row, "tools": "f"})
 
 
-def test_numbers_that_are_the_same_in_every_row_are_written_as_python_does() -> None:
-    row = {"style": "a", "question": "b", "history": [["c", "d"]]}
-    for name in ("openai-batch", "anthropic-batch", "gemini-batch"):
-        made = PLANS["extra", name]
-        assert b'"maximum":1e+16' in made.line(1, row)
-        assert b'"maximum":1e+16' in made.line(1, {"style": "a", "question": "b"})
+@pytest.mark.parametrize("name", ["openai-batch", "anthropic-batch", "gemini-batch"])
+@pytest.mark.parametrize("history", [None, [["c", "d"]]])
+def test_constant_numbers_are_written_as_by_python(name: str, history: object) -> None:
+    row = {"style": "a", "question": "b", "history": history}
+    assert b'"maximum":1e+16' in PLANS["extra", name].line(1, row)
     huge = plan(ChatPrompter("Be {style}."), params={"seed": 10**30})
     assert huge.line(1, row).endswith(b',"seed":%d}}\n' % 10**30)
 
 
-def test_nothing_is_shared_with_rows_or_among_them() -> None:
+def test_line_objects_share_nothing_with_rows_or_each_other() -> None:
     params: dict[str, Any] = {"stop": ["a"]}
     made = plan(ChatPrompter("Be {style}.", tools=[TOOL]), params=params)
     row = {"style": "a", "history": [{"role": "user", "content": [{"type": "text", "text": "a"}]}], "input": "b"}
@@ -358,7 +358,7 @@ def test_nothing_is_shared_with_rows_or_among_them() -> None:
     assert params == {"stop": ["a"]}
 
 
-def test_what_a_form_cannot_carry_is_an_error_unless_it_may_be_left_out() -> None:
+def test_unsupported_content_is_an_error_unless_strict_is_false() -> None:
     sound = Msg("user", [TextBlock("a"), AudioBlock(Base64Source("audio/wav", "UklGRg=="))], "user")
     row = {"input": "b", "history": [sound]}
     with pytest.raises(
@@ -368,35 +368,40 @@ def test_what_a_form_cannot_carry_is_an_error_unless_it_may_be_left_out() -> Non
     assert b"UklGRg" not in plan(ChatPrompter(), "anthropic", strict=False).line(4, row)
 
 
-def test_a_prompter_without_slots_says_what_the_rows_say() -> None:
+def test_a_prompter_without_slots_uses_the_input_or_history_of_a_row() -> None:
     made = plan(ChatPrompter("Be kind.", system=""))
     assert b'"content":"a"' in made.line(1, {"input": "a"})
     assert b'"content":"Hi"' in made.line(1, {"history": [{"role": "user", "content": "Hi"}]})
 
 
-def test_samples_are_trained_on_the_label_and_prompts_never_show_it() -> None:
-    row = {"style": "a", "input": "b", "label": "the answer"}
+@pytest.mark.parametrize("name", FORMS)
+def test_the_label_is_in_training_samples_and_not_in_prompts(name: str) -> None:
+    line = plan(ChatPrompter("Be {style}."), name).line(1, {"style": "a", "input": "b", "label": "the answer"})
+    assert (b"the answer" in line) == name.startswith("train-")
+
+
+def test_a_training_sample_without_a_label_is_an_error() -> None:
     prompter = ChatPrompter("Be {style}.")
-    for name in FORMS:
-        line = plan(prompter, name).line(1, row)
-        assert (b"the answer" in line) == name.startswith("train-"), name
     with pytest.raises(SlotError, match="^row 2: a training sample requires a response"):
         plan(prompter, "train-openai").line(2, {"style": "a", "input": "b"})
     with pytest.raises(BatchError, match="unknown train value 'most'"):
         plan(prompter, "train-openai", train="most")
 
 
-def test_a_family_gives_flat_lines_its_markers() -> None:
+def test_flat_lines_have_the_markers_of_the_model_family() -> None:
     made = plan(ChatPrompter("Be {style}.", system=""), "flat", model="chatml")
     line = json.loads(made.line(1, {"style": "a <|im_end|>", "input": "b"}))
     assert line["prompt"].startswith("<|im_start|>system\nBe a ")
     assert line["prompt"].count("<|im_end|>") == 2
-    # A hosted service does not read them, although its form is that of a local server.
-    for name, text in (("vllm-batch", b"<\\\\|im_end|>"), ("dashscope-batch", b"<|im_end|>")):
-        assert text in plan(ChatPrompter("{style}"), name, model="qwen2.5").line(1, {"style": "<|im_end|>"})
 
 
-def test_render_batch_gives_what_lines_hold() -> None:
+# A hosted service does not parse markers, although its format is that of a local server.
+@pytest.mark.parametrize(("name", "text"), [("vllm-batch", b"<\\\\|im_end|>"), ("dashscope-batch", b"<|im_end|>")])
+def test_markers_in_values_are_neutralized_for_local_servers_only(name: str, text: bytes) -> None:
+    assert text in plan(ChatPrompter("{style}"), name, model="qwen2.5").line(1, {"style": "<|im_end|>"})
+
+
+def test_render_batch_yields_line_objects_or_faults() -> None:
     prompter = ChatPrompter("Be {style}.", system="")
     rows = {"style": ["a", None, "c"]}
     first = next(prompter.render_batch(rows))
@@ -407,16 +412,17 @@ def test_render_batch_gives_what_lines_hold() -> None:
     assert found[2] == json.loads(plan(prompter, model="m").line(3, {"style": "c"}))
     with pytest.raises(SlotError, match="row 2"):
         list(prompter.render_batch(rows))
-    for wrong, message in {"on_error": "unknown on_error value 'skip'", "format": "unknown format 'skip'"}.items():
-        with pytest.raises(ValueError, match=message):
-            prompter.render_batch(rows, **{wrong: "skip"})  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="unknown on_error value 'skip'"):
+        prompter.render_batch(rows, on_error="skip")  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="unknown format 'skip'"):
+        prompter.render_batch(rows, format="skip")
     with pytest.raises(BatchError, match="rows must be an iterable .*, not int"):
         render_batch(prompter, 5)
     with pytest.raises(BatchError, match="prompter must be a Prompter or a prompt file, not str"):
         render_batch("Be kind.", rows)  # type: ignore[call-overload]
 
 
-def test_columns_become_columns() -> None:
+def test_render_columns_returns_line_and_error_columns() -> None:
     made = plan(ChatPrompter("Be {style}.", system=""), model="m")
     found = render_columns(made, {"style": ["中", None], "id": ["x", None]}, first=11)
     assert found["line"] == [made.line(11, {"style": "中", "id": "x"}).decode()[:-1], None]
@@ -425,7 +431,7 @@ def test_columns_become_columns() -> None:
         render_columns(made, {"a": [1], "b": []})
 
 
-def test_settings_tell_plans_apart_and_are_json() -> None:
+def test_different_plans_have_different_json_settings() -> None:
     prompter = ChatPrompter("Be {style}.", system="")
     others = [
         plan(prompter),
@@ -509,7 +515,7 @@ user:
 """
 
 
-def test_a_prompt_file_brings_its_model_and_its_options() -> None:
+def test_a_prompt_file_sets_the_model_and_options_of_requests() -> None:
     prompty = Prompty.loads(FILE)
     rows = [{"question": "a", "note": 1}, {"question": "b", "style": "brief"}, {"note": 2}]
     first, second, third = prompty.render_batch(rows, format="openai-batch", on_error="return")
@@ -526,7 +532,7 @@ def test_a_prompt_file_brings_its_model_and_its_options() -> None:
     assert "question" in third.reason
 
 
-def test_what_a_plan_says_goes_before_the_prompt_file() -> None:
+def test_model_and_params_of_a_plan_override_the_prompt_file() -> None:
     made = plan(Prompty.loads(FILE), model="other", params={"temperature": 1})
     body = json.loads(made.line(1, {"question": "a"}))["body"]
     assert (body["model"], body["temperature"]) == ("other", 1)
@@ -539,7 +545,7 @@ def test_what_a_plan_says_goes_before_the_prompt_file() -> None:
 
 
 @pytest.mark.parametrize("name", ["flat", "openai", "anthropic", "train-openai"])
-def test_a_prompt_file_has_all_other_forms_as_its_prompter_has(name: str) -> None:
+def test_lines_of_a_prompt_file_equal_those_of_its_prompter(name: str) -> None:
     prompty = Prompty.loads(FILE)
     row = {"question": "a", "label": "b", "history": [["Hi", "Hello"]]}
     line = RowPlan.of(prompty, name).line(1, row)
@@ -547,7 +553,7 @@ def test_a_prompt_file_has_all_other_forms_as_its_prompter_has(name: str) -> Non
     assert b"Hello" in line
 
 
-def test_a_prompt_file_without_a_model_needs_one() -> None:
+def test_a_prompt_file_without_a_model_requires_the_model_option() -> None:
     prompty = Prompty.loads(FILE.replace("  id: gpt-4o\n", ""))
     with pytest.raises(BatchError, match="^openai-batch requires a model name in each request; pass model="):
         RowPlan.of(prompty, "openai-batch")
@@ -568,8 +574,8 @@ user:
 """
 
 
-def test_a_table_of_text_has_values_of_all_kinds_for_a_prompt_file() -> None:
-    """A row of CSV is all text: no file with a number in its inputs could be filled from one."""
+def test_text_cells_are_converted_to_the_input_kinds_of_a_prompt_file() -> None:
+    """CSV rows contain only text, so prompt files with numeric inputs could not be rendered from CSV."""
     made = RowPlan.of(Prompty.loads(TYPED), "openai")
     as_text = {"n": "5", "ok": "true", "tags": '["a"]', "word": "5"}
     assert made.line(1, as_text) == made.line(1, {"n": 5, "ok": True, "tags": ["a"], "word": "5"})
@@ -578,7 +584,7 @@ def test_a_table_of_text_has_values_of_all_kinds_for_a_prompt_file() -> None:
         made.line(1, {**as_text, "n": "five"})
 
 
-def test_a_row_of_a_prompt_file_has_no_tools_of_its_own() -> None:
+def test_tools_in_a_row_of_a_prompt_file_are_refused() -> None:
     with pytest.raises(ToolsError, match="row 1: both the row and the prompt file define tools"):
         RowPlan.of(Prompty.loads(FILE), "openai-batch").line(1, {"question": "a", "tools": [TOOL]})
 
@@ -590,7 +596,7 @@ GREET = ChatPrompter.from_messages([("system", "Be {style}."), "history", ("user
 GREETED = {"style": "brief", "question": "Why?<|end|>"}
 
 
-def test_a_format_may_be_a_profile_of_your_own() -> None:
+def test_a_custom_profile_is_accepted_as_format() -> None:
     rows = [GREETED, {**GREETED, "history": [["a", "b"]]}]
     assert [*render_batch(GREET, rows, format=ACME)] == [*render_batch(GREET, rows, format="mistral")]
     file = Prompty.loads("---\ninputs: {question: {kind: string}}\n---\nuser:\n{{ question }}")
@@ -604,19 +610,15 @@ def test_a_format_may_be_a_profile_of_your_own() -> None:
 
 
 @pytest.mark.parametrize("model", [BIRD, TEMPLATE])
-def test_a_model_may_be_a_family_of_your_own(model: Markers | ChatTemplate) -> None:
-    for form, expected in (
-        ("flat", GREET.generate_prompt(GREETED, model=model)),
-        ("openai", GREET.generate_prompt(GREETED, format="openai", model=model)),
-        ("vllm", GREET.generate_prompt(GREETED, format="vllm", model=model)),
-    ):
-        (row,) = render_batch(GREET, [GREETED], format=form, model=model)
-        assert [*row.values()][1:] == [expected]
-        # Ray and the command line hand the plan to other processes.
-        plan = RowPlan.of(GREET, form, model=model)
-        again = pickle.loads(pickle.dumps(plan))  # noqa: S301 - our own pickle
-        assert again.line(1, GREETED) == plan.line(1, GREETED) == json_bytes(row) + b"\n"
-        assert again.settings == plan.settings
+@pytest.mark.parametrize("form", ["flat", "openai", "vllm"])
+def test_custom_markers_and_chat_templates_are_accepted_as_model(form: Any, model: Markers | ChatTemplate) -> None:
+    (row,) = render_batch(GREET, [GREETED], format=form, model=model)
+    assert [*row.values()][1:] == [GREET.generate_prompt(GREETED, format=form, model=model)]
+    # Ray and the command line send the plan to other processes.
+    plan = RowPlan.of(GREET, form, model=model)
+    again = pickle.loads(pickle.dumps(plan))  # noqa: S301 - our own pickle
+    assert again.line(1, GREETED) == plan.line(1, GREETED) == json_bytes(row) + b"\n"
+    assert again.settings == plan.settings
     (sample,) = render_batch(GREET, [{**GREETED, "label": "So."}], format="train-trl-text", model=model)
     assert sample == GREET.training_sample(GREETED, "So.", model=model).export("trl-text")
 
@@ -631,13 +633,13 @@ def test_a_model_may_be_a_family_of_your_own(model: Markers | ChatTemplate) -> N
         (BIRD, None, "format must be one of flat, openai"),
     ],
 )
-def test_a_value_that_cannot_be_taken_is_refused_before_the_first_row(form: Any, model: Any, words: str) -> None:
+def test_wrong_format_and_model_values_are_refused_before_the_first_row(form: Any, model: Any, words: str) -> None:
     with pytest.raises((BatchError, FormatError)) as caught:
         render_batch(GREET, iter(()), format=form, model=model)
     assert str(caught.value).startswith(words)
 
 
-def test_the_responses_to_train_on_are_chosen() -> None:
+def test_train_all_trains_on_every_response() -> None:
     history = [("user", "Hi"), ("assistant", "Hello.")]
     rows = [{"input": "Why?", "label": "So.", "history": [{"role": role, "content": text} for role, text in history]}]
     prompter = ChatPrompter("Be brief.")

@@ -1,4 +1,4 @@
-"""Names of rows: an answer is found again by the name of its row, so no two rows have the same."""
+"""Names of rows: a response is matched to its row by name, so names must be unique."""
 
 import json
 from dataclasses import replace
@@ -36,9 +36,9 @@ def make_job(rows: Path, *, form: str) -> BatchJob:
 
 
 @pytest.mark.parametrize(
-    ("ids", "said"),
+    ("ids", "reason"),
     [
-        # The story: the first row's answer was taken for the second row's too.
+        # The response of the first row was also used for the second row.
         (("row-2", None), "row 1 has the id 'row-2', which is the default for row 2"),
         ((None, "row-1"), "row 2 has the id 'row-1', which is the default for row 1"),
         ((None, "a", "b", "row-1"), "row 4 has the id 'row-1', which is the default for row 1"),
@@ -47,17 +47,15 @@ def make_job(rows: Path, *, form: str) -> BatchJob:
         (("row-2", "row-2"), "rows 1 and 2 have the same id: 'row-2'"),
     ],
 )
-def test_two_rows_of_one_name_are_refused_before_anything_is_written(
-    tmp_path: Path, ids: tuple[object, ...], said: str
-) -> None:
+def test_rows_with_equal_names_are_refused_before_the_run(tmp_path: Path, ids: tuple[object, ...], reason: str) -> None:
     job = make_job(write_rows(tmp_path, *ids), form="openai-batch")
-    with pytest.raises(BatchError, match=said):
+    with pytest.raises(BatchError, match=reason):
         run_batch(job)
     assert [each.name for each in tmp_path.iterdir()] == ["rows.jsonl"]
-    # Rows at hand were not looked at.
+    # Rows that are passed directly were not checked.
     rows = [row for _, row in read_rows(job.rows) if not isinstance(row, RowFault)]
     found = [*render_batch(job.plan.prompter, rows, format="openai-batch", model="m", on_error="return")]
-    assert [said in each.reason for each in found if isinstance(each, RowFault)] == [True]
+    assert [reason in each.reason for each in found if isinstance(each, RowFault)] == [True]
 
 
 @pytest.mark.parametrize(
@@ -71,13 +69,13 @@ def test_two_rows_of_one_name_are_refused_before_anything_is_written(
         ("\u00e4", "a\u0308"),
     ],
 )
-def test_names_that_differ_are_taken(tmp_path: Path, ids: tuple[object, ...]) -> None:
+def test_rows_with_different_names_are_accepted(tmp_path: Path, ids: tuple[object, ...]) -> None:
     run_batch(make_job(write_rows(tmp_path, *ids), form="openai-batch"))
     found = [json.loads(line)["custom_id"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert found == [f"row-{number}" if each is None else each for number, each in enumerate(ids, 1)]
 
 
-def test_a_row_that_has_no_name_or_is_no_row_is_rejected_alone(tmp_path: Path) -> None:
+def test_only_rows_with_an_invalid_name_or_invalid_json_are_rejected(tmp_path: Path) -> None:
     path = write_rows(tmp_path, "a", "\ud800", "b", "c")
     path.write_text(path.read_text().replace('"id": "b"', "id"))
     outcome = run_batch(replace(make_job(path, form="openai-batch"), rejects=tmp_path / "bad.jsonl"))
@@ -87,7 +85,7 @@ def test_a_row_that_has_no_name_or_is_no_row_is_rejected_alone(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("column", "written"), [("id", "\\u0069d"), ("ключ", "ключ")])
-def test_an_escaped_column_is_the_column(tmp_path: Path, column: str, written: str) -> None:
+def test_duplicate_names_are_found_if_the_column_name_is_escaped(tmp_path: Path, column: str, written: str) -> None:
     path = write_rows(tmp_path, "a", "a")
     path.write_text(path.read_text().replace('"id"', f'"{written}"'))
     job = make_job(path, form="openai-batch")
@@ -96,12 +94,12 @@ def test_an_escaped_column_is_the_column(tmp_path: Path, column: str, written: s
         run_batch(replace(job, plan=plan))
 
 
-def test_rows_of_csv_are_checked_too(tmp_path: Path) -> None:
+def test_duplicate_names_in_csv_rows_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BatchError, match="rows 1 and 2 have the same id: 'row-2'"):
         run_batch(make_job(write_rows(tmp_path, "row-2", "row-2", end="csv"), form="openai-batch"))
 
 
-def test_a_form_without_names_takes_any(tmp_path: Path) -> None:
+def test_a_format_without_row_names_accepts_duplicate_ids(tmp_path: Path) -> None:
     rows = write_rows(tmp_path, "a", "a")
     rows.write_text(rows.read_text().replace('"id"', '"label": "x", "id"'))
     run_batch(make_job(rows, form="train-openai"))

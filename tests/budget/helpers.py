@@ -1,4 +1,4 @@
-"""Conversations and counters to try budgets with, and what a budget should do, written the slow and plain way."""
+"""Conversations and token counters for tests of budgets, and a slow, simple implementation of budgets."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -18,22 +18,22 @@ CHARS = CharTokenCounter()
 
 
 def exactly(*args: Any, **settings: Any) -> Budget:
-    """A budget that lets no more go than must."""
+    """A budget that drops no more than necessary: its ``low_water`` is 1."""
     return Budget(*args, **{"low_water": 1, **settings})
 
 
 def msg(role: str, text: Any, **fields: Any) -> Form:
-    """A message in the OpenAI form."""
+    """A message in the OpenAI format."""
     return {"role": role, "content": text, **fields}
 
 
-def talk(count: int, length: int = 10) -> list[Form]:
-    """Messages of the user and the assistant in turn, numbered, each of so many signs."""
+def chat(count: int, length: int = 10) -> list[Form]:
+    """Alternating, numbered messages of user and assistant, each of ``length`` characters."""
     return [msg("assistant" if at % 2 else "user", f"{at:03}".ljust(length, "x")) for at in range(count)]
 
 
 class Json:
-    """Counts the signs of all as JSON: more than the sum of the messages', for the signs between them."""
+    """Counts the characters of the JSON list: more than the sum of the messages, due to separators."""
 
     def count(self, messages: Sequence[Any], tools: object = None) -> int:
         return len(json.dumps([*messages], ensure_ascii=False)) + (len(json.dumps(tools)) if tools else 0)
@@ -43,7 +43,7 @@ class Json:
 
 
 class Quarters:
-    """Counts whole quarters of all signs: less than the sum of the messages'."""
+    """Counts four characters as one token, rounded down."""
 
     def count(self, messages: Sequence[Any], tools: object = None) -> int:
         return CharTokenCounter().count(messages) // 4 + (len(json.dumps(tools)) if tools else 0)
@@ -53,21 +53,21 @@ class Quarters:
 
 
 class Roles(CharTokenCounter):
-    """Counts the roles of messages, too."""
+    """Counts the characters of roles, too."""
 
     def count(self, messages: Sequence[Any], tools: Any = None) -> int:
         return super().count(messages, tools) + sum(len(each.get("role", "")) for each in messages)
 
 
 class Greedy(CharTokenCounter):
-    """Counts much for nothing at all."""
+    """Adds a large fixed count."""
 
     def count(self, messages: Sequence[Any], tools: Any = None) -> int:
         return 500 + super().count(messages, tools)
 
 
 class Square:
-    """Grows faster than what it counts, and knows no empty list."""
+    """Grows with the square of the length, and fails for an empty list."""
 
     def count(self, messages: Sequence[Any], tools: object = None) -> int:
         if not messages:
@@ -78,12 +78,8 @@ class Square:
         return len(text)
 
 
-def _tiktoken() -> TokenCounter:
-    return TiktokenCounter("o200k_base", vocabulary_folder(O200K) / O200K)
-
-
 COUNTERS: dict[str, Callable[[], TokenCounter]] = {
-    "tiktoken": _tiktoken,
+    "tiktoken": lambda: TiktokenCounter("o200k_base", vocabulary_folder(O200K) / O200K),
     "approximate": ApproximateTokenCounter,
     "characters": CharTokenCounter,
     "json": Json,
@@ -94,7 +90,7 @@ COUNTERS: dict[str, Callable[[], TokenCounter]] = {
 
 
 def function_call(call_id: str = "1") -> Form:
-    """A call of the function ``f``, as in an OpenAI message."""
+    """A tool call of the function ``f``, as in an OpenAI message."""
     return {"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
@@ -102,13 +98,13 @@ def function_call(call_id: str = "1") -> Form:
 def conversations(draw: st.DrawFn, *, ids: int = 1_000) -> list[Form]:
     """A conversation in OpenAI dicts: each call has its results, sometimes with a message between them.
 
-    Ids are used again after so many, as some providers do.
+    Ids are repeated after the given number, as by some providers.
     """
     messages: list[Form] = []
     if draw(st.booleans()):
         messages.append({"role": draw(st.sampled_from(["system", "developer"])), "content": draw(WORDS)})
     for number in range(draw(st.integers(0, 12))):
-        kind = draw(st.sampled_from(["user", "assistant", "exchange", "talk"]))
+        kind = draw(st.sampled_from(["user", "assistant", "exchange", "chat"]))
         if kind == "exchange":
             calls = [f"c{(number * 3 + at) % ids}" for at in range(draw(st.integers(1, 3)))]
             messages.append(msg("assistant", None, tool_calls=[function_call(each) for each in calls]))
@@ -117,7 +113,7 @@ def conversations(draw: st.DrawFn, *, ids: int = 1_000) -> list[Form]:
             if draw(st.booleans()):
                 results.insert(between, {"role": "user", "content": draw(WORDS)})
             messages += results
-        elif kind == "talk":
+        elif kind == "chat":
             messages += [{"role": "user", "content": draw(WORDS)}, {"role": "assistant", "content": draw(WORDS)}]
         else:
             messages.append({"role": kind, "content": draw(WORDS)})
@@ -129,7 +125,7 @@ def msgs(messages: list[Form]) -> list[Msg]:
 
 
 def units(messages: Sequence[Form]) -> list[list[int]]:
-    """Which messages go together, found by looking for each result's call."""
+    """The indices of messages that belong together: calls and their results."""
     found: list[list[int]] = []
     unit_of: dict[int, list[int]] = {}
     taken: set[tuple[int, str]] = set()
@@ -149,17 +145,17 @@ def units(messages: Sequence[Form]) -> list[list[int]]:
 
 
 def protected_indices(messages: Sequence[Form]) -> set[int]:
-    """What never goes: system text, and the newest turn of the user (or what was said last, where there is none)."""
+    """Indices that are never dropped: system text, and the newest user turn (or else the last unit)."""
     kept = {at for at, message in enumerate(messages) if message["role"] in ("system", "developer")}
     users = [at for at, message in enumerate(messages) if message["role"] == "user"]
     last = units(messages)[-1] if messages else []
     return kept | ({users[-1]} if users else set(last))
 
 
-def brute(
+def exhaustive_search(
     messages: list[Form], order: list[list[int]], count: Callable[[list[Form]], int], limit: int
 ) -> list[Form] | None:
-    """The messages without the fewest units of an order; `None` where even without all they do not fit."""
+    """The messages without the fewest units in the given order, or `None` if they never fit."""
     for gone in range(len(order) + 1):
         lost = {at for unit in order[:gone] for at in unit}
         left = [message for at, message in enumerate(messages) if at not in lost]

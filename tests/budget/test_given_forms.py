@@ -1,10 +1,10 @@
-"""Budgets over messages of any form; what is left begins with the user, and is never empty."""
+"""Budgets for messages in any format; kept messages begin with a user turn, and are never empty."""
 
 from typing import Any
 
 import pytest
 
-from budget.helpers import CHARS, exactly, function_call, msg, talk
+from budget.helpers import CHARS, chat, exactly, function_call, msg
 from lazyprompt import Budget, BudgetError, ChatFormatter, ChatPrompter, Msg, OnlineChatModule, messages_from
 
 CALL = {"functionCall": {"id": "1", "name": "f", "args": {}}}
@@ -40,7 +40,7 @@ TUPLES = [("human", "a" * 50), ("ai", "b" * 50), ("human", "c" * 50)]
         ([["a" * 50, "b" * 50], ["c" * 50, "d" * 50]], 120, [1]),
     ],
 )
-def test_what_is_left_is_of_the_kind_that_was_given(items: Any, limit: int, left: list[int]) -> None:
+def test_kept_messages_have_the_format_of_the_passed_messages(items: Any, limit: int, left: list[int]) -> None:
     kept, _ = exactly(limit, CHARS).fit(items)
     assert kept == [items[at] for at in left]
     assert all(new is not items[at] for new, at in zip(kept, left, strict=True) if isinstance(new, dict))
@@ -48,14 +48,14 @@ def test_what_is_left_is_of_the_kind_that_was_given(items: Any, limit: int, left
     assert CHARS.count(sent) <= limit
 
 
-def test_a_text_that_was_cut_in_another_form_is_a_msg() -> None:
+def test_a_message_cut_in_another_format_becomes_a_msg() -> None:
     kept, report = Budget(40, CHARS, cut="end").fit(GEMINI[-1:])
     assert report.cut == (0,)
     assert kept == [Msg("user", kept[0].text, "user")]  # type: ignore[attr-defined]  # it is a Msg now
     assert messages_from([*GEMINI[:1], *kept])
 
 
-def test_a_text_cut_in_an_openai_dict_leaves_the_rest_of_the_dict() -> None:
+def test_cutting_an_openai_dict_changes_only_its_content() -> None:
     ask = msg("assistant", None, tool_calls=[function_call()])
     items = [ask, msg("tool", "one. " * 90, tool_call_id="1", name="f"), msg("user", "so?")]
     kept, report = Budget(200, CHARS, cut="end").fit(items)
@@ -67,7 +67,7 @@ def test_a_text_cut_in_an_openai_dict_leaves_the_rest_of_the_dict() -> None:
 
 @pytest.mark.parametrize("limit", range(20, 34))
 def test_a_cut_never_leaves_an_empty_message(limit: int) -> None:
-    """Where nothing of a text fits, its message goes; where it must stay, that is an error."""
+    """If no part of a text fits, its message is dropped; a protected message is an error."""
     messages = [msg("assistant", "x" * 400), msg("user", "u" * 20)]
     kept, _ = Budget(limit, CHARS, cut="end").fit(messages)
     assert all(message["content"] not in ("", "[…]") for message in kept)
@@ -75,7 +75,7 @@ def test_a_cut_never_leaves_an_empty_message(limit: int) -> None:
         Budget(limit, CHARS, cut="end").fit([msg("system", "s" * (limit - 3)), msg("user", "x" * 99)])
 
 
-def test_the_value_of_the_input_is_never_cut_to_nothing() -> None:
+def test_the_input_is_never_cut_to_an_empty_text() -> None:
     with pytest.raises(
         BudgetError,
         match=r"slots\['input'\] is limited to 2 tokens, but its value has 12 tokens \(10 too many\) and would be",
@@ -83,14 +83,14 @@ def test_the_value_of_the_input_is_never_cut_to_nothing() -> None:
         ChatPrompter("Help.", budget=Budget(900, CHARS, slots={"input": 2})).generate_prompt("How are you?")
 
 
-def test_what_would_stand_before_the_users_turn_goes_with_its_reason() -> None:
-    messages = [msg("system", "s" * 10), *talk(6)[1:], msg("user", "u" * 10)]
+def test_messages_before_the_first_user_turn_are_dropped_with_a_reason() -> None:
+    messages = [msg("system", "s" * 10), *chat(6)[1:], msg("user", "u" * 10)]
     kept, report = Budget(35, CHARS, start_on="user").fit(messages)
     assert [message["role"] for message in kept] == ["system", "user"]
     reasons = {each.index: each.reason for each in report.messages if each.fate == "dropped"}
     assert reasons[5] == "before the first user turn"
     assert reasons[1] == "the oldest go first, down to low_water=0.5"
-    # Without a limit too: the conversation begins with the assistant.
+    # Also without a limit, as the conversation begins with the assistant.
     assert Budget(None, CHARS, start_on="user").fit(messages)[1].dropped == (1,)
     assert Budget(None, CHARS, start_on="user", protect={1}).fit(messages)[1].dropped == ()
     cut = Budget(60, CHARS, cut="end", start_on="user").fit([msg("assistant", "x" * 200), msg("user", "new")])[1]
@@ -99,7 +99,7 @@ def test_what_would_stand_before_the_users_turn_goes_with_its_reason() -> None:
         Budget(9, start_on="assistant")  # type: ignore[arg-type]
 
 
-def test_an_exchange_before_the_users_turn_goes_whole() -> None:
+def test_a_tool_exchange_before_the_first_user_turn_is_dropped_whole() -> None:
     messages = [
         msg("assistant", None, tool_calls=[function_call()]),
         msg("user", "wait"),
@@ -113,10 +113,10 @@ def test_an_exchange_before_the_users_turn_goes_whole() -> None:
 
 
 @pytest.mark.parametrize("start_on", [None, "user"])
-def test_a_history_that_waits_for_an_answer_keeps_its_question_and_what_follows_it(start_on: Any) -> None:
-    """The question stands in the history, not in the input: it is what never goes, and what is left begins with it."""
+def test_a_pending_history_keeps_its_last_user_message_and_tool_exchange(start_on: Any) -> None:
+    """The question is in the history, not in the input; it is never dropped, and kept messages begin with it."""
     loop = [msg("assistant", None, tool_calls=[function_call()]), msg("tool", "result", tool_call_id="1")]
-    history = [*talk(8), msg("user", "question"), *loop]
+    history = [*chat(8), msg("user", "question"), *loop]
     room = CHARS.count(history[8:])
     for limit, count in ((room, 3), (room + 9, 3), (room + 10, 3 if start_on else 4), (room + 20, 5), (900, 11)):
         prompter = ChatPrompter("", system="", budget=exactly(limit, CHARS, start_on=start_on))
@@ -124,17 +124,17 @@ def test_a_history_that_waits_for_an_answer_keeps_its_question_and_what_follows_
         assert made["messages"] == history[-count:]
         assert report.dropped == tuple(range(11 - count))
         assert exactly(limit, CHARS, start_on=start_on).fit(history)[0] == history[-count:]
-    # In steps, no message stays without the one that it answers.
+    # With low_water, no response is kept without its question.
     steps = ChatPrompter("", system="", budget=Budget(100, CHARS, low_water=0.3))
-    report = steps.fit(None, [*talk(2, 20), msg("user", "So? ")])[1]
+    report = steps.fit(None, [*chat(2, 20), msg("user", "So? ")])[1]
     assert (report.dropped, report.ends_prefix) == ((0, 1), True)
-    # With less, the exchange goes, and the question stays.
+    # Below that limit, the exchange is dropped, and the question is kept.
     assert exactly(room - 1, CHARS).fit(history)[0] == [history[8]]
     with pytest.raises(BudgetError, match=r"the parts that are never dropped have 8 tokens \(newest user turn 8\)"):
         exactly(7, CHARS).fit(history)
 
 
-def test_where_no_user_speaks_all_stays_unless_the_users_turn_follows() -> None:
+def test_a_history_without_user_turns_is_kept_unless_an_input_follows() -> None:
     history = [msg("system", "s"), msg("assistant", "a" * 10), msg("assistant", "b" * 10)]
     assert Budget(900, CHARS, start_on="user").fit(history)[0] == history
     prompter = ChatPrompter("", system="", budget=Budget(900, CHARS, start_on="user"))
@@ -143,7 +143,7 @@ def test_where_no_user_speaks_all_stays_unless_the_users_turn_follows() -> None:
     assert [line.after for line in report.messages] == [0, 0, 3]
 
 
-def test_formatters_prompters_and_modules_begin_with_the_user_too() -> None:
+def test_start_on_user_applies_to_formatters_prompters_and_modules() -> None:
     budget = Budget(900, CHARS, start_on="user")
     history = [msg("assistant", "Good morning."), msg("user", "Hi"), msg("assistant", "Hello")]
     payload = ChatFormatter("openai", budget=budget).format(*history, msg("user", "So?"))

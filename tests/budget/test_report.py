@@ -1,4 +1,4 @@
-"""What a budget's report says of one of everything."""
+"""The report of a budget with one change of each kind."""
 
 import pickle
 
@@ -33,7 +33,7 @@ def make_report(slots: dict[str, Tokens] = SLOTS) -> TrimReport:
     return TrimReport(1000, FATES, lambda: account, "it failed", LISTS, void=(3, 4), ends_prefix=True)  # type: ignore[arg-type]  # literals
 
 
-def test_the_dict_has_all_of_a_report() -> None:
+def test_as_dict_contains_all_fields_of_a_report() -> None:
     keys = ("index", "role", "slot", "fate", "reason", "before", "after", "item")
     fates = ["kept", "dropped", "kept", "dropped", "cut", "summarized"]
     reasons = ["", "the worst", "", "the oldest", "too long", "too old"]
@@ -59,13 +59,13 @@ def test_the_dict_has_all_of_a_report() -> None:
     assert (report.dropped, report.cut, report.summarized, bool(report)) == ((1, 3), (4,), (5,), True)
 
 
-def test_the_text_has_all_changes() -> None:
+def test_str_and_repr_of_a_report_list_all_changes() -> None:
     assert str(make_report()) == f"1,110 → 545 of 1,000 tokens: {CHANGES}"
     assert repr(make_report()) == f"<TrimReport: {CHANGES}>"
 
 
 @pytest.mark.parametrize(("most", "text"), [(None, "1,200 tokens"), (1500, "1,200 of 1,500 tokens")])
-def test_a_report_without_changes_says_so(most: int | None, text: str) -> None:
+def test_a_report_without_changes_has_the_text_nothing_changed(most: int | None, text: str) -> None:
     report = TrimReport(most, {}, lambda: Account(1200, 1200, ITEMS, {"system": Tokens(1200, 1200)}))
     assert (str(report), bool(report)) == (f"{text}: nothing changed", False)
     assert report.slots == {"system": Tokens(1200, 1200)}

@@ -1,4 +1,4 @@
-"""What a budget without a formatter counts: the dicts that the OpenAI formatter sends."""
+"""A budget without a formatter counts the dicts that the OpenAI formatter sends."""
 
 import pytest
 
@@ -59,14 +59,14 @@ def test_messages_are_counted_as_the_openai_formatter_sends_them(messages: list[
     assert sent_forms(link_calls(messages)) == ChatFormatter("openai").format(*messages)["messages"]
 
 
-def test_dicts_are_counted_as_they_are() -> None:
+def test_dicts_are_counted_unchanged() -> None:
     given = {"role": "user", "content": "a"}
     first, second, third = sent_forms([given, Msg("", "b", "user"), given])
     assert first is third is given
     assert second == {"role": "user", "content": "b"}
 
 
-def test_a_message_of_a_tool_without_results_is_sent_as_the_users() -> None:
+def test_a_tool_message_without_results_is_sent_as_a_user_message() -> None:
     assert sent_forms([tool(TextBlock("a"))]) == [{"role": "user", "name": "tool", "content": "a"}]
     assert sent_forms([assistant()]) == [{"role": "assistant", "name": "assistant", "content": ""}]
 
@@ -110,11 +110,11 @@ def test_a_message_of_a_tool_without_results_is_sent_as_the_users() -> None:
         ),
     ],
 )
-def test_each_call_gets_an_id_of_its_own_and_a_result(given: list[Msg], linked: list[Msg]) -> None:
+def test_each_tool_call_gets_a_unique_id_and_a_result(given: list[Msg], linked: list[Msg]) -> None:
     assert link_calls(given) == linked
 
 
-def test_messages_whose_calls_are_linked_stay_the_same_objects() -> None:
+def test_messages_with_linked_tool_calls_stay_the_same_objects() -> None:
     given = [
         Msg("user", "hi", "user"),
         assistant(TextBlock("a"), call("1"), call("2", "g")),

@@ -4,18 +4,18 @@ import time
 
 import pytest
 
-from budget.helpers import talk
+from budget.helpers import chat
 from lazyprompt import Budget, CharTokenCounter
 from lazyprompt.budget.steps import last_step
 from lazyprompt.budget.units import Unit
 
 
 @pytest.mark.timing
-def test_the_time_grows_with_the_number_of_messages() -> None:
-    """Each request of the conversation was compared with all messages: 5,000 of them took 0.9 s, 1,000 took 0.05 s."""
+def test_fit_time_is_linear_in_the_number_of_messages() -> None:
+    """Each request was compared with all messages: 5,000 messages took 0.9 s, 1,000 took 0.05 s."""
 
     def least_seconds(count: int) -> float:
-        messages, seconds = talk(count), []
+        messages, seconds = chat(count), []
         for _ in range(5):
             begun = time.process_time()
             Budget(5 * count, CharTokenCounter()).fit(messages)
@@ -32,19 +32,19 @@ def singly(count: int) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize(
     ("units", "tokens", "roles", "beside", "newer", "limit", "expected"),
     [
-        # A request of exactly the limit drops nothing; one above it drops all that half the limit needs.
+        # A request at the limit drops nothing; a longer request is reduced to half the limit.
         ([], [2], "a", 3, 0, 4, ([], 0)),
         (singly(1), [4], "u", 3, 0, 4, ([], 0)),
         (singly(2), [3, 2], "au", 1, 2, 8, ([], 0)),
         (singly(1), [3], "u", 0, 2, 4, ([0], 1)),
         (singly(1), [20], "a", 3, 0, 8, ([0], 1)),
         (singly(2), [2, 1], "aa", 1, 2, 4, ([0], 2)),
-        # The requests before the latest one have the messages before their answers.
+        # Each earlier request has the messages before its response.
         (singly(1), [20, 4], "au", 0, 5, 4, ([0], 2)),
         (singly(2), [20, 1], "aa", 1, 0, 4, ([0], 1)),
         ([(1,)], [2, 3], "aa", 1, 0, 8, ([], 0)),
         ([(0, 1)], [20, 2], "aa", 3, 2, 6, ([0, 1], 2)),
-        # A step goes on to the newest message that was dropped, and is that of the first request that may be too long.
+        # A step reaches to the newest dropped message, and belongs to the first request that may be too long.
         (singly(8), [1, 20, 3, 20, 1, 20, 4, 3], "aauauaaa", 1, 0, 40, ([0, 1, 2, 3], 7)),
         (
             [(0,), (1,), (2, 4), (3,), (5, 7), (6,)],
@@ -53,7 +53,7 @@ def singly(count: int) -> list[tuple[int, ...]]:
         ),
     ],
 )
-def test_the_latest_request_drops_what_earlier_ones_dropped(
+def test_the_latest_request_drops_what_earlier_requests_dropped(
     units: list[Unit],
     tokens: list[float],
     roles: str,
@@ -67,8 +67,8 @@ def test_the_latest_request_drops_what_earlier_ones_dropped(
     assert (sorted(step.dropped), step.since) == expected
 
 
-def test_the_reason_says_how_far_and_that_a_question_stayed() -> None:
-    """Messages newer than a kept question had the reason of the oldest, and so had those that low_water takes."""
+def test_drop_reasons_name_low_water_and_a_kept_user_message() -> None:
+    """The reason named neither low_water nor that a user message was kept before the dropped messages."""
     messages = [{"role": "system", "content": "s"}]
     for turn in range(2):
         messages.append({"role": "user", "content": f"question {turn}"})

@@ -1,4 +1,4 @@
-"""What goes and stays together: calls with their results, in dicts and messages of each form."""
+"""Units that are kept or dropped together: calls with their results, in dicts and messages of each format."""
 
 from typing import Any
 
@@ -48,12 +48,12 @@ MSG_RESULT = Msg("tool", [ToolResultBlock("1", "f", "r")], "tool")
         ([ANTHROPIC_CALL, anthropic_result("1"), USER], ([(0, 1)], [2], [], (2,))),
         ([ANTHROPIC_CALL, anthropic_result("1", "id", TEXT), USER], ([(0, 1)], [2], [], (2,))),
         ([call("2"), ANTHROPIC_CALL, anthropic_result("1", "id"), USER], ([(0,), (1, 2)], [3], [], (3,))),
-        # A message of results is no turn of the user.
+        # A message of tool results is not a user turn.
         ([USER, ANTHROPIC_CALL, anthropic_result("1")], ([(1, 2)], [0], [], (0,))),
         ([USER, ANSWER, anthropic_result("1")], ([(1,)], [0], [2], (0,))),
         ([BLOCK_CALL, BLOCK_RESULT, USER], ([(0, 1)], [2], [], (2,))),
         ([MSG_CALL, ANSWER, MSG_RESULT, USER], ([(0, 2), (1,)], [3], [], (3,))),
-        # Ids that are used again, or left out, are those of the oldest call without a result.
+        # A repeated or missing id belongs to the oldest call without a result.
         ([call("1"), call("1"), result("1"), result("1"), USER], ([(0, 2), (1, 3)], [4], [], (4,))),
         ([call("1"), call("2"), result(""), result(""), USER], ([(0, 2), (1, 3)], [4], [], (4,))),
         ([call(""), call(""), result(""), USER], ([(0, 2), (1,)], [3], [], (3,))),
@@ -66,7 +66,7 @@ MSG_RESULT = Msg("tool", [ToolResultBlock("1", "f", "r")], "tool")
         ([Msg("t", [ToolResultBlock("9")], "user", url=["http://example.org/x"])], ([], [0], [], (0,))),
     ],
 )
-def test_calls_and_their_results_are_units(items: list[Item], expected: tuple[object, ...]) -> None:
+def test_tool_calls_and_their_results_are_units(items: list[Item], expected: tuple[object, ...]) -> None:
     assert group_units(items) == expected
 
 
@@ -81,7 +81,7 @@ def test_calls_and_their_results_are_units(items: list[Item], expected: tuple[ob
         ((4,), True, ((2, 4),), ([(0,)], [1, 2, 3, 4], [], (3,))),
     ],
 )
-def test_protected_items_keep_what_goes_with_them(
+def test_protected_items_protect_their_whole_unit(
     protected: Unit,
     keep_newest: bool,  # noqa: FBT001 - a case
     together: tuple[Unit, ...],
@@ -92,6 +92,6 @@ def test_protected_items_keep_what_goes_with_them(
     assert found == ConversationUnits(*expected)  # type: ignore[arg-type]  # a case
 
 
-def test_what_is_no_message_is_named() -> None:
+def test_a_value_that_is_not_a_message_is_refused_with_its_index() -> None:
     with pytest.raises(HistoryError, match=r"^messages\[1\] must be a Msg or an OpenAI message dict, not int$"):
         group_units([USER, 5])  # type: ignore[list-item]
