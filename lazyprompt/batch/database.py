@@ -16,6 +16,7 @@ from os.path import samestat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from zlib import crc32
 
+from lazyprompt._base.characters import visible
 from lazyprompt._base.files import DATABASE_ENDINGS, own_database_status
 from lazyprompt.errors import BatchError
 
@@ -276,7 +277,9 @@ class RunDatabase:
             raise self._damage_error(str(error)) from error
 
     def _damage_error(self, reason: str) -> BatchError:
-        return BatchError(f"{self.path} is damaged or is not a run database ({reason}); {RESTART_ADVICE}")
+        # SQLite quotes damaged names from the file, which can contain control characters.
+        why = " ".join(visible(reason).split())
+        return BatchError(f"{self.path} is damaged or is not a run database ({why}); {RESTART_ADVICE}")
 
 
 def add_ending(path: Path, ending: str) -> Path:
