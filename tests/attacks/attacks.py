@@ -1,6 +1,6 @@
-"""The corpus: texts that try to be more than text, and honest ones that must stay as they are.
+"""The corpus: texts that try to forge structure of a prompt, and honest texts that must stay unchanged.
 
-Both are JSON to be read by people; what their fields mean stands at their top.
+The fields are explained at the top of each JSON file.
 """
 
 import json
@@ -19,7 +19,7 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """A text that tries to be more than text."""
+    """A text that tries to forge structure of a prompt."""
 
     id: str  # its group, and what is special about it
     group: str
@@ -27,7 +27,7 @@ class Attack:
     values: tuple[str, ...]  # to put side by side: mostly one, two where the text is split
     before: str = ""  # the developer's text before the values
     behind: str = ""  # the developer's text after the values
-    place: str = ""  # the family, or the scene of its own, that it was written for; empty for any
+    place: str = ""  # the model family or custom format that it was written for; empty for any
 
     @property
     def text(self) -> str:
@@ -37,7 +37,7 @@ class Attack:
 
 @dataclass(frozen=True, slots=True)
 class Honest:
-    """A text that means nothing but itself."""
+    """An ordinary text, which must stay unchanged."""
 
     id: str  # its kind, and what is special about it
     kind: str

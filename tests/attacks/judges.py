@@ -1,11 +1,11 @@
-"""What a model would read in a prompt: its turns, who speaks in each, its tools and special tokens.
+"""What a model would read in a prompt: its turns and their roles, its tool markers and special tokens.
 
-A prompt under attack is held against the same prompt with an honest value. Whatever it has more of was forged. Each
-layout is written out from the tokenizer and the chat template that it belongs to, and from nothing of lazyprompt's own:
-a judge that asked the defendant what a marker is would find nothing that the defendant does not know.
+A prompt with an attack is compared with the same prompt with an honest value: whatever it has more of was forged. The
+layouts are written from the tokenizers and chat templates of the models, and not from lazyprompt's tables of markers,
+in which a missing marker would otherwise go unnoticed.
 
-A text is read as it stands, and once more as a tokenizer would that normalises it first: with the signs that do not
-show left out, the look-alikes that Unicode itself folds (full-width signs, ligatures) folded, all line ends alike.
+A text is read as it is, and again as a tokenizer that normalizes it would read it: without invisible characters, with
+the characters that Unicode folds (full-width letters, ligatures) folded, and with uniform line ends.
 """
 
 import re
@@ -18,14 +18,14 @@ from unicodedata import normalize
 Kind: TypeAlias = Literal["turn", "role", "slot", "tool", "special"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-# What stands in a value when it is honest, in a second one beside it, and below an attack.
+# The text of an honest value, of a second value beside it, and of a line after an attack.
 HEAD, NEXT, TAIL = "Hello there", "and so on 5c", "That is all of 7f3a."
 # What only the slot named secret, the environment and a file hold.
 CANARY = "CANARY-5309"
-# The role of what stands in no turn.
+# The role of text outside of all turns.
 OUTSIDE = "outside"
-# What tells that a template in a value was run.
-_RUN = ("5332114", "<class '")
+# Output that shows that a template in a value was evaluated.
+_EVALUATED = ("5332114", "<class '")
 
 
 class Message(NamedTuple):
@@ -42,7 +42,7 @@ class Layout(NamedTuple):
     opens: tuple[tuple[str, str], ...]  # the patterns that begin a turn, with its role; a group in one is the role
     closes: str = "(?!)"
     tools: str = "(?!)"
-    specials: str = "(?!)"  # further special tokens, and structure as thoughts
+    specials: str = "(?!)"  # further special tokens, and reasoning tags
 
 
 class Reading(NamedTuple):
@@ -57,7 +57,7 @@ def _roles(form: str, roles: str = "system user assistant") -> tuple[tuple[str, 
     return tuple((re.escape(form.format(role)), role) for role in roles.split())
 
 
-_THOUGHTS = "</?think>"
+_REASONING = "</?think>"
 _QWEN_TOOLS = "</?tool_call>|</?tool_response>|</?tools>"
 _PIPED = r"<\|{}\|>"
 _QWEN_SPECIALS = _PIPED.format(
@@ -74,15 +74,15 @@ _GEMMA_SPECIALS = (
 _SEP = "\u2581"
 _DEEPSEEK_TOOLS = f"<\uff5ctool{_SEP}(?:calls?|outputs?|sep)(?:{_SEP}(?:begin|end))?\uff5c>"
 _DEEPSEEK_SPECIALS = (
-    f"<\uff5c(?:fim{_SEP}\\w+|{_SEP}pad{_SEP}|place{_SEP}holder{_SEP}no{_SEP}\\d+)\uff5c>|<pad>|{_THOUGHTS}"
+    f"<\uff5c(?:fim{_SEP}\\w+|{_SEP}pad{_SEP}|place{_SEP}holder{_SEP}no{_SEP}\\d+)\uff5c>|<pad>|{_REASONING}"
 )
 _GLM = Layout(
     _roles("<|{}|>", "system user assistant observation"),
     tools=f"{_QWEN_TOOLS}|</?arg_key>|</?arg_value>",
-    specials=r"\[[gs]?MASK\]|<sop>|<eop>|<\|endoftext\|>|<\|(?:begin|end)_of_(?:image|video)\|>|" + _THOUGHTS,
+    specials=r"\[[gs]?MASK\]|<sop>|<eop>|<\|endoftext\|>|<\|(?:begin|end)_of_(?:image|video)\|>|" + _REASONING,
 )
 _EXAONE = Layout(_roles("[|{}|]"), r"\[\|endofturn\|\]")
-# Those of Alpaca itself, and those that a prompt of the benchmark has of its own.
+# The headers of Alpaca, and those in a prompt of the benchmark.
 _HEADERS = "Instruction|Input|Response|text|Function-call Tools"
 _SPEAKERS = r"(?mi)^(Ada|Bob|system|user|assistant|tool)[ \t]*:"
 
@@ -96,7 +96,7 @@ LAYOUTS: dict[str, Layout] = {
         ((r"<\|im_start\|>[ \t]*(\w*)", ""),),
         r"<\|im_end\|>",
         rf"{_QWEN_TOOLS}|<\|(?:plugin|interpreter|action_start|action_end|function|args|tool_\w+_(?:start|end))\|>",
-        f"{_QWEN_SPECIALS}|{_THOUGHTS}",
+        f"{_QWEN_SPECIALS}|{_REASONING}",
     ),
     "llama-2": Layout(
         ((r"\[INST\]", "user"), (r"\[/INST\]", "assistant"), ("<<SYS>>", "system"), ("<</SYS>>", "user")),
@@ -169,7 +169,7 @@ LAYOUTS: dict[str, Layout] = {
         ((r"\]~b\](\w*)", ""),),
         r"\[e~\[",
         "</?minimax:tool_call>|</?response>|<(?:invoke|parameter) name=|</(?:invoke|parameter)>",
-        r"\]~!b\[|\]![pd]~\[|\]<\][a-z ]+\[>\[|<function_call>|<code_interpreter>|<\w+_file>|<pr_start>|" + _THOUGHTS,
+        r"\]~!b\[|\]![pd]~\[|\]<\][a-z ]+\[>\[|<function_call>|<code_interpreter>|<\w+_file>|<pr_start>|" + _REASONING,
     ),
     "command-r": Layout(
         ((r"<\|START_OF_TURN_TOKEN\|>(?:<\|(\w+)_TOKEN\|>)?", ""),),
@@ -189,12 +189,12 @@ LAYOUTS: dict[str, Layout] = {
         (("<SPECIAL_10>", "system"), (r"<SPECIAL_11>(\w*)", "")),
         "<SPECIAL_12>",
         "</?TOOLCALL>|</?TOOL_RESPONSE>|</?AVAILABLE_TOOLS>",
-        rf"<SPECIAL_\d+>|</?s>|<unk>|{_THOUGHTS}",
+        rf"<SPECIAL_\d+>|</?s>|<unk>|{_REASONING}",
     ),
     "exaone-3.5": _EXAONE,
     "exaone-deep": _EXAONE._replace(specials="</?thought>"),
     "exaone-4": _EXAONE._replace(
-        opens=_roles("[|{}|]", "system user assistant tool"), tools=_QWEN_TOOLS, specials=_THOUGHTS
+        opens=_roles("[|{}|]", "system user assistant tool"), tools=_QWEN_TOOLS, specials=_REASONING
     ),
     "alpaca": Layout(((rf"(?:^|(?<=[\n\r]))[ \t]*### ({_HEADERS}):?", ""),)),
     "history": Layout(
@@ -202,7 +202,7 @@ LAYOUTS: dict[str, Layout] = {
     ),
 }
 
-# Those of the scenes with markers and templates of one's own.
+# The layouts of custom markers and templates.
 LAYOUTS |= {
     "long markers": Layout(
         (
@@ -249,23 +249,23 @@ def layout_of(family: str) -> str:
     return next((layout for pattern, layout in _OF_FAMILIES if re.match(pattern, family)), family)
 
 
-# The signs that do not show, which a normaliser may drop: so do nmt_nfkc of SentencePiece and the one of BERT.
+# Invisible characters, which the normalizers of SentencePiece (nmt_nfkc) and BERT drop.
 _UNSEEN = re.compile(
     "[\0-\x08\x0e-\x1b\x7f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-# Those that SentencePiece's nmt_nfkc drops, of which other normalizers make line ends.
+# Characters that SentencePiece's nmt_nfkc drops, and that other normalizers turn into line ends.
 _DROPPED = re.compile("[\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f]")
 _LINE_ENDS = re.compile("\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-# What no normalizer changes.
+# Texts that no normalizer changes.
 _PLAIN = re.compile(r"[\n\t -~]*")
 _FORMS: tuple[Literal["NFKC", "NFKD"], ...] = ("NFKC", "NFKD")
 
 
 def readings(made: Sequence[Message], layout: str) -> tuple[Reading, ...]:
-    """Read messages or one flat text: first as they stand, then in each form of a tokenizer that normalises.
+    """Read messages or one flat text: first as they are, then in each normalized form.
 
-    The layout is empty where the texts are data, and divided by nothing.
+    An empty layout is for data, whose texts are not divided into turns.
     """
     plain = _reading(made, layout)
     if not layout or all(_PLAIN.fullmatch(message.text) for message in made):
@@ -301,7 +301,7 @@ def _dividing(layout: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
 
 
 def _turns(text: str, layout: str) -> Iterable[tuple[str, str]]:
-    """The turns of a text; what stands in none of them has the role ``outside``."""
+    """The turns of a text; text outside of them has the role ``outside``."""
     pattern, roles = _dividing(layout)
     role, begin = OUTSIDE, 0
     for match in pattern.finditer(text):
@@ -313,7 +313,7 @@ def _turns(text: str, layout: str) -> Iterable[tuple[str, str]]:
 
 
 def _turn(role: str, text: str) -> Iterable[tuple[str, str]]:
-    # What closes a turn opens none: between two turns there is mostly nothing.
+    # A marker that closes a turn opens none: the text between two turns is mostly empty.
     if role != OUTSIDE or text.strip():
         yield role, text
 
@@ -326,7 +326,7 @@ def find_forged(made: Reading, base: Reading, value: str) -> set[Kind]:
     ends = _place(made, TAIL)
     if roles.total() > honest.total() or (ends is not None and ends[0] != at):
         found.add("turn")
-    # What stands in no turn has no role that somebody could have wanted.
+    # Text outside of all turns has no role that an attacker could want.
     gained = {role for role, count in roles.items() if count > honest[role]} | ({ends[1]} if ends else set[str]())
     if (gained | _changed_roles(made, base)) - {own, OUTSIDE}:
         found.add("role")
@@ -340,7 +340,7 @@ def find_forged(made: Reading, base: Reading, value: str) -> set[Kind]:
 
 
 def _changed_roles(made: Reading, base: Reading) -> set[str]:
-    """The roles of the turns that have another text than they should, the value's own turns aside."""
+    """The roles of the turns whose text differs from the honest prompt, except turns with the value itself."""
     if len(made.turns) != len(base.turns):
         return set()
     return {
@@ -351,7 +351,7 @@ def _changed_roles(made: Reading, base: Reading) -> set[str]:
 
 
 def _place(reading: Reading, words: str) -> tuple[int, str] | None:
-    """In which turn some words stand, and its role."""
+    """The index and the role of the turn that contains some words."""
     return next(((at, role) for at, (role, text) in enumerate(reading.turns) if words in text), None)
 
 
@@ -360,6 +360,6 @@ def _has_leaked(made: Reading, base: Reading, value: str) -> bool:
     whole, honest = ("\n".join(text for _, text in reading.turns) for reading in (made, base))
     return (
         whole.count(CANARY) > honest.count(CANARY) + value.count(CANARY)
-        or any(sign in whole and sign not in value for sign in _RUN)
+        or any(sign in whole and sign not in value for sign in _EVALUATED)
         or ("hidden" in value and "hidden" not in whole)
     )

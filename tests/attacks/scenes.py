@@ -1,4 +1,4 @@
-"""Prompts that hold a text of anybody wherever one can come in."""
+"""Prompts with an untrusted text in each place where one can enter."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ from lazyprompt import (
     TextBlock,
 )
 
-_INPUTS = "{text: {kind: string}, more: {kind: string}, said: {kind: thread}, secret: {kind: string}}"
+_INPUTS = "{text: {kind: string}, more: {kind: string}, history: {kind: thread}, secret: {kind: string}}"
 _RULES = "system:\nBe kind. The key is {{secret}}.\n\n"
-_FILE = "---\nname: attacked\ninputs: %s\ntemplate: {format: %s, parser: prompty}\n---\n" + _RULES + "{{said}}\nuser:\n"
+_FILE = (
+    "---\nname: attacked\ninputs: %s\ntemplate: {format: %s, parser: prompty}\n---\n" + _RULES + "{{history}}\nuser:\n"
+)
 DIALECTS = {
     "v2": _FILE % (_INPUTS, "jinja2"),
     "v2, mustache": _FILE % (_INPUTS, "mustache"),
     "agentschema": f"---\nname: attacked\ninputs: {_INPUTS}\n---\n{_RULES}tools:\n[]\n\nuser:\n",
 }
-"""Prompt files: what stands before the values in one of each dialect."""
+"""The start of a prompt file in each dialect, up to the values."""
 
 
 _OPEN, _CLOSE = "<|im_start|>{{ m.role }}\n", "<|im_end|>\n"
@@ -68,8 +70,8 @@ class Case(NamedTuple):
         return self.first + self.second
 
     @property
-    def calm(self) -> Case:
-        """The same with nothing but words in it."""
+    def harmless(self) -> Case:
+        """The same case with honest texts."""
         return self._replace(first=HEAD, second=NEXT if self.second else "")
 
 
@@ -82,19 +84,19 @@ def case_of(each: Attack | Honest) -> Case:
 
 @lru_cache(maxsize=256)
 def prompter_for(before: str, behind: str) -> ChatPrompter:
-    """A prompter with two slots side by side within the developer's text, and one that nobody may see."""
+    """A prompter with two adjacent slots within the developer's text, and a slot with a secret."""
     return ChatPrompter(f"Be kind. {before}{{text}}{{more}}{behind}\nThe key is {{secret}}.")
 
 
 def tools_with(text: str) -> list[dict[str, Any]]:
-    """A tool of somebody else: all of its words are his."""
+    """A tool of a third party, with the text in each of its fields."""
     note = {"type": "string", "description": text, "enum": [text]}
     parameters = {"type": "object", "properties": {"note": note, text: {"type": "string"}}}
     return [{"type": "function", "function": {"name": "pay", "description": text, "parameters": parameters}}]
 
 
 def history_with(text: str) -> list[dict[str, Any]]:
-    """What was said: the text in what the user asked, what the model wrote to a tool, and what came back."""
+    """A history with the text in user messages, in tool arguments and in a tool result."""
     arguments = json.dumps({"note": text, text: "x"}, ensure_ascii=False)
     call = {"id": "call12345", "type": "function", "function": {"name": "pay", "arguments": arguments}}
     return [
@@ -107,8 +109,8 @@ def history_with(text: str) -> list[dict[str, Any]]:
     ]
 
 
-def given_with(case: Case) -> dict[str, str]:
-    """What fills the slots, and what the user asks now."""
+def values_with(case: Case) -> dict[str, str]:
+    """The values of the slots, and the input of the user."""
     return {"text": case.first, "more": case.second, "secret": CANARY, "input": case.text}
 
 
@@ -116,12 +118,12 @@ _ALPACA = AlpacaPrompter("Sum up {title}.", extra_keys=["text"])
 
 
 def alpaca_with(text: str) -> str:
-    """The flat text of Alpaca: in a slot, and in an extra key."""
+    """Alpaca's flat text, with the text in a slot and in an extra key."""
     return _ALPACA.generate_prompt({"title": text, "text": text})
 
 
 def few_shot_with(text: str) -> str:
-    """A prompt with examples of somebody else."""
+    """A prompt with the text in its few-shot examples."""
     template = FewShotTemplate("As here:", [{"q": text, "a": text}], "Q: {q}\nA: {a}", "Now: {q}")
     return ChatPrompter("Be kind.\n{shots}").generate_prompt(
         {"shots": template.render(q=text), "input": "Go on."}, model="chatml"
@@ -135,7 +137,7 @@ MARKERS = {
         soa="\n=== WHAT THE ASSISTANT ANSWERS ===\n",
     ),
 }
-"""Markers of one's own."""
+"""Custom markers."""
 
 OWN_TEMPLATES = {
     "tags": "<system>{system}{instruction}</system>\n<human>{user}{input}</human>\n<answer>",
@@ -145,31 +147,31 @@ OPENING = (
     "{{ bos_token }}{% for m in messages %}{{ 'GPT4 Correct ' + m.role.title() + ': ' }}{{ m.content }}<|end_of_turn|>"
     "{% endfor %}{% if add_generation_prompt %}{{ 'GPT4 Correct Assistant:' }}{% endif %}"
 )
-OWN = (*MARKERS, *OWN_TEMPLATES, "opening")
-"""The scenes with markers or a template of one's own."""
+CUSTOM = (*MARKERS, *OWN_TEMPLATES, "opening")
+"""The names of the custom markers and templates."""
 
 
-def own_with(scene: str, case: Case) -> str:
-    """A prompt of markers or a template of one's own."""
+def custom_with(scene: str, case: Case) -> str:
+    """A prompt with custom markers or a custom template."""
     if scene == "opening":
         chat = [turn for turn in history_with(case.text)[:3] if turn["content"].strip()]
         return ChatTemplate.load(OPENING, bos_token="<s>").render(chat).text  # noqa: S106 - no password
     if scene in MARKERS:
-        return prompter_for("", "").with_markers(MARKERS[scene]).generate_prompt(given_with(case), [[case.text, "B"]])
+        return prompter_for("", "").with_markers(MARKERS[scene]).generate_prompt(values_with(case), [[case.text, "B"]])
     template = PromptTemplate(OWN_TEMPLATES[scene])
     prompter = Prompter(ChatInstructionTemplate("Be kind. {text}{more}\nThe key is {secret}."), template)
-    return prompter.generate_prompt(given_with(case))
+    return prompter.generate_prompt(values_with(case))
 
 
-def talk_with(case: Case) -> list[Msg]:
-    """A talk of many: the texts in what one says, in a name, and as one."""
-    said = [TextBlock(each) for each in (case.first, case.second) if each]
-    # A name without any letter is written as its role, and a user may be called one.
+def conversation_with(case: Case) -> list[Msg]:
+    """A multi-agent conversation, with the texts in a message, in a name, and as a name."""
+    blocks = [TextBlock(each) for each in (case.first, case.second) if each]
+    # A name without letters is written as its role, and a user may be named after the role.
     named = any(map(str.isalnum, case.text)) and case.text.casefold() != "user"
     name = case.text if named else "Cy"
     return [
         Msg("system", "Be kind.", "system"),
-        Msg("Ada", said, "user"),
+        Msg("Ada", blocks, "user"),
         Msg("Bob", "Fine.", "assistant"),
         Msg(f"Dr {case.text}", "Yes.", "user"),
         Msg(name, "No.", "user"),
@@ -184,8 +186,8 @@ def _load(dialect: str, before: str, behind: str) -> Prompty:
 
 
 def file_with(dialect: str, case: Case) -> tuple[Prompty, dict[str, object]]:
-    """A prompt file, and what is put in."""
+    """A prompt file and its inputs."""
     given: dict[str, object] = {"text": case.first, "more": case.second, "secret": CANARY}
     if dialect.startswith("v2"):
-        given["said"] = history_with(case.text)
+        given["history"] = history_with(case.text)
     return _load(dialect, case.before, case.behind), given

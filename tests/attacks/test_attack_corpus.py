@@ -8,7 +8,7 @@ from lazyprompt import ChatPrompter, Markers
 FAMILIES = {name: Markers.for_model(name) for name in Markers.families()}
 
 
-def test_every_attack_is_one_of_its_own() -> None:
+def test_attacks_are_unique_and_well_formed() -> None:
     every = attacks()
     assert len(every) >= 300
     assert [name for name, count in Counter(each.id for each in every).items() if count > 1] == []
@@ -18,20 +18,20 @@ def test_every_attack_is_one_of_its_own() -> None:
     assert all(each.text and len(each.values) <= 2 and each.id.startswith(f"{each.group}: ") for each in every)
 
 
-def test_every_control_sequence_of_every_family_is_in_an_attack() -> None:
-    """A family that comes later needs attacks of its own: write them into the corpus."""
+def test_each_control_sequence_of_a_model_family_is_in_an_attack() -> None:
+    """A new model family needs attacks of its own: add them to the corpus."""
     written = "\n".join(each.before + each.text + each.behind for each in attacks())
     sequences = {text for family in FAMILIES.values() for text in (*family.control_sequences, *family.stop)}
     assert sorted(text for text in sequences if text not in written) == []
 
 
-def test_honest_texts_are_many() -> None:
+def test_honest_texts_are_unique_and_at_least_80() -> None:
     assert len(honest()) >= 80
     assert len({each.id for each in honest()}) == len({each.text for each in honest()}) == len(honest())
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_honest_texts_stay_byte_for_byte(family: str) -> None:
+def test_honest_texts_stay_byte_for_byte_in_flat_text(family: str) -> None:
     prompter = ChatPrompter("Be kind.").with_markers(family)
     trims = "user" in FAMILIES[family].trim
     changed = [

@@ -40,15 +40,15 @@ TEMPLATE = """{%- if tools %}<|im_start|>tools
 {%- endfor %}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
-# Else llama.cpp asks the model for the form of calls that it finds in the template, and takes noise for an error.
+# Otherwise llama.cpp expects calls in the form of the template, and the random output of the tiny model is an error.
 CHOICE: dict[str, Any] = {"tool_choice": "none"}
 PROMPTER = ChatPrompter("Be {mood}{manner}. A turn ends with <|im_end|>.", system="")
-# Where the text of an attack stands in a call.
+# The places in a call where the text of an attack may be.
 PLACES = (
     *("slot", "two slots", "input", "user", "two parts", "answer", "id", "argument", "key", "result", "description"),
     *("enum", "property"),
 )
-# What attacks are made of, beside the texts of the corpus.
+# The pieces of random attacks, beside the texts of the corpus.
 PIECES = (
     *(*TOKENS, *TAGS, "<|im_", "end|>", "<|", "|>", "\\", "<\\|im_end|>", "\\u003c", "\u200b", "{"),
     *("\n", "system", "user\n", '"'),
@@ -91,10 +91,10 @@ def attack_request(text: str, cut: int, places: frozenset[str]) -> Attacked:
     return Attacked(values, history, [{"type": "function", "function": function}])
 
 
-# What one piece of an honest text has at most, in characters.
+# The maximum length of a piece of an honest text, in characters.
 PIECE = 400
 ENDS = ["<|endoftext|>", "<|im_end|>"]
-CALM = attack_request("so", 1, frozenset())
+HARMLESS = attack_request("so", 1, frozenset())
 
 
 def random_attack(seed: int) -> Attacked:
@@ -145,10 +145,10 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
         tmp_path_factory.mktemp("model") / "tiny.gguf", {"default": TEMPLATE}, tokens=tokens, context=CONTEXT
     )
     letter = str(tokenizer().encode("o").ids[0])
-    said: dict[str, Any] = {"max_tokens": 1, "temperature": 0.0, "logit_bias": {letter: 100}}
+    options: dict[str, Any] = {"max_tokens": 1, "temperature": 0.0, "logit_bias": {letter: 100}}
     with served(path, context=CONTEXT) as engine:
-        online = OnlineChatModule("openai", model="tiny", base_url=f"{engine.url}/v1", api_key="k", **CHOICE, **said)
-        with TrainableModule(path, url=engine.url, **said) as local:
+        online = OnlineChatModule("openai", model="tiny", base_url=f"{engine.url}/v1", api_key="k", **CHOICE, **options)
+        with TrainableModule(path, url=engine.url, **options) as local:
             yield Judge(engine.url, online, local)
         online.close()
 
@@ -161,16 +161,16 @@ def tokens_asked(module: ChatModule, call: Attacked) -> int:
 
 
 @pytest.mark.parametrize("kind", ["online", "local"])
-def test_no_text_forges_anything_at_a_server(judge: Judge, kind: str) -> None:
+def test_attacks_forge_no_special_tokens_at_a_llamacpp_server(judge: Judge, kind: str) -> None:
     guarded, refusing, open_to_all = (judge.module(kind, safety) for safety in SAFETIES)
-    calm = judge.structure(guarded, CALM)
+    harmless = judge.structure(guarded, HARMLESS)
     forging = 0
     for seed in range(ATTACKS):
         call = random_attack(seed)
         ids = judge.ids(guarded, call)
-        assert (seed, [token for token in ids if token >= BYTES]) == (seed, calm)
+        assert (seed, [token for token in ids if token >= BYTES]) == (seed, harmless)
         assert (seed, tokens_asked(guarded, call)) == (seed, len(ids))
-        if judge.structure(open_to_all, call) != calm:
+        if judge.structure(open_to_all, call) != harmless:
             forging += 1
             with pytest.raises(SafetyError):
                 refusing(*call)
@@ -192,18 +192,18 @@ def honest_pieces() -> list[str]:
     """Documents, code and chat templates that name markers, messages of people, and logs of prompts."""
     files = [path for kind in ("docs/**/*.md", "*.md", "lazyprompt/**/*.py") for path in sorted(ROOT.glob(kind))]
     texts = [*(path.read_text(encoding="utf-8") for path in files), *templates().values()]
-    said = [each.text for each in honest()]
-    logs = [json.dumps({"level": "info", "prompt": f"<|im_start|>user\n{text}<|im_end|>\n"}) for text in said]
-    return [piece for text in (*texts, *said, *logs) for piece in pieces(text) if piece]
+    messages = [each.text for each in honest()]
+    logs = [json.dumps({"level": "info", "prompt": f"<|im_start|>user\n{text}<|im_end|>\n"}) for text in messages]
+    return [piece for text in (*texts, *messages, *logs) for piece in pieces(text) if piece]
 
 
 def literal(text: str) -> str:
-    """A text as llama.cpp's grammar has it."""
+    """A grammar of llama.cpp that allows only one text."""
     plain = (each if each.isascii() and each.isalnum() else f"\\U{ord(each):08x}" for each in text)
     return f'root ::= "{"".join(plain)}"'
 
 
-def test_a_quoted_honest_text_comes_back_as_it_was(judge: Judge) -> None:
+def test_honest_text_repeated_by_the_model_is_restored(judge: Judge) -> None:
     module = judge.online.share(ChatPrompter(system=""))
     changed, added, lost, size = 0, 0, 0, 0
     for piece in honest_pieces()[:: max(1, 500 // settings().max_examples)]:
@@ -213,11 +213,11 @@ def test_a_quoted_honest_text_comes_back_as_it_was(judge: Judge) -> None:
         if sent == piece:
             continue
         changed, added = changed + 1, added + len(sent.encode()) - len(piece.encode())
-        # The model says what it was sent, and nothing else.
+        # A grammar makes the model repeat exactly the text that it was sent.
         settings_of_call: dict[str, Any] = {"max_tokens": CONTEXT // 2, "logit_bias": None, "tool_choice": None}
-        said = module(piece, stop=ENDS, extra_body={"grammar": literal(sent)}, **settings_of_call)
-        if said != piece:
-            # It holds a broken sequence itself, which looks like one of ours.
+        response = module(piece, stop=ENDS, extra_body={"grammar": literal(sent)}, **settings_of_call)
+        if response != piece:
+            # The honest text itself contains a sequence that looks neutralized.
             assert Restorer(payload.neutralised).restore(piece) != piece
             lost += 1
     assert changed > 0

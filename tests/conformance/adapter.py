@@ -1,4 +1,4 @@
-"""Lazyprompt as the conformance vectors of Prompty ask for it: names and shapes, no logic of its own."""
+"""Adapts lazyprompt to the names and shapes of Prompty's conformance vectors, without logic of its own."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -29,7 +29,7 @@ def load(path: Path) -> Data:
     try:
         return Prompty.load(path, undefined="empty").to_dict()
     except FileNotFoundError as error:
-        raise FileNotFoundError(str(error)) from error  # by its own name, which the vectors look for
+        raise FileNotFoundError(str(error)) from error  # by exactly this class name, which the vectors expect
 
 
 def validate(path: Path, inputs: Mapping[str, object]) -> Data:
@@ -62,12 +62,12 @@ def to_request(given: Data) -> Data:
     }
     messages = [_message(each) for each in given["messages"]]
     made = request(_spec(fields), messages, given.get("provider"), given.get("apiType"))
-    # The vectors have a word in the place of data, which is to be base64.
+    # The vectors have a placeholder instead of base64 data.
     return cast("Data", json.loads(json.dumps(made).replace(_DATA, "base64data")))
 
 
 def process_stream(provider: str, events: Sequence[Data]) -> Data:
-    """Put a stream together as the collectors of the clients do."""
+    """Assemble a stream with the collectors of the clients."""
     collector = _COLLECTORS[provider]()
     chunks: list[Data] = []
     texts: list[str] = []
@@ -78,7 +78,7 @@ def process_stream(provider: str, events: Sequence[Data]) -> Data:
         if broken:
             chunks.append(_failure("indeterminate", each["message"]))
             break
-        # A collector gives a refusal as text, and tells it apart in the whole answer.
+        # A collector yields a refusal as text; only the complete response marks it as a refusal.
         pieces = [delta.text for delta in collector.feed(each["value"]) if delta.kind == "text"]
         before, refusal = refusal, _refusal(collector.answer())
         texts += [piece for piece in pieces if piece != refusal.removeprefix(before)]
@@ -117,8 +117,8 @@ def _values(inputs: Mapping[str, object], threads: Sequence[str]) -> dict[str, o
 
 def _thread(value: object) -> list[Msg]:
     given: Any = value
-    said: list[Data] = given.get("messages", []) if isinstance(value, dict) else given
-    return [_message(each) for each in said]
+    messages: list[Data] = given.get("messages", []) if isinstance(value, dict) else given
+    return [_message(each) for each in messages]
 
 
 def _message(given: Data) -> Msg:
@@ -127,7 +127,7 @@ def _message(given: Data) -> Msg:
     name = metadata.pop("name", None)
     blocks = content if isinstance(content, str) or content is None else [_block(part) for part in content]
     if isinstance(blocks, list) and len(blocks) == 1 and isinstance(blocks[0], TextBlock):
-        # As a text alone stands in a prompt file.
+        # A single text is a plain string, as in a prompt file.
         blocks = blocks[0].text
     message = Msg(str(name or given["role"]), blocks, given["role"], metadata=metadata)
     return message if name else message.without_speaker()
@@ -147,12 +147,12 @@ def _block(part: Data) -> Block:
 
 def _message_fields(message: Msg) -> Data:
     name = {"name": message.name} if message.name != message.role else {}
-    said: Data = {
+    fields: Data = {
         "role": message.role,
         "content": [_part(block) for block in message.blocks] or [{"kind": "text", "value": ""}],
     }
     metadata = {**name, **message.metadata}
-    return said | {"metadata": metadata} if metadata else said
+    return fields | {"metadata": metadata} if metadata else fields
 
 
 def _part(block: Any) -> Data:

@@ -1,6 +1,6 @@
 """Comparisons with the printed examples of documents.
 
-A document prints "You are" where its program says "You're"; what the program says counts.
+A document prints "You are" where its program prints "You're"; the program counts.
 """
 
 import json
@@ -26,7 +26,7 @@ PNG = (
 ENCODED = b64encode(PNG).decode("ascii")
 
 
-# In Prompty v2, Markdown is text, and nothing else tells that these are agent definitions: their dialect is given.
+# Prompty v2 treats Markdown as text, and nothing else shows that these are agent definitions: name their dialect.
 ONLY_MARKDOWN = {
     *("image-markdown", "file-markdown", "media-attributes"),
     *("a picture", "a file", "a picture with attributes"),
@@ -34,7 +34,7 @@ ONLY_MARKDOWN = {
 
 
 class Characters:
-    """A counter of what messages say."""
+    """A counter of the characters in messages."""
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: object = None) -> int:
         assert tools is None
@@ -42,7 +42,7 @@ class Characters:
 
 
 def payload_contents(payload: Payload) -> object:
-    """What a payload says: the documents print nothing of it but that."""
+    """The messages of a payload, which are all that the documents print of it."""
     assert list(payload) in (["messages"], ["contents"], ["prompt"])
     return next(iter(payload.values()))
 
@@ -91,12 +91,12 @@ def load_case(case: dict[str, Any], dialect: str | None, folder: Path) -> dict[s
 
 
 def check_prompt_file(case: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compare a prompt file with its printed messages, with its dialect named and found out."""
+    """Compare a prompt file with its printed messages, with its dialect named and detected."""
     for name, value in case.get("env", {}).items():
         monkeypatch.setenv(name, value)
     for name, text in case.get("files", {}).items():
         (folder / name).write_text(text, encoding="utf-8")
-    wanted = case["expected"]
+    expected = case["expected"]
     for dialect in (case["dialect"],) if case["name"] in ONLY_MARKDOWN else (case["dialect"], None):
         made = load_case(case, dialect, folder)
-        assert {key: made[key] for key in wanted} == wanted
+        assert {key: made[key] for key in expected} == expected

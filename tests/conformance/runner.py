@@ -1,4 +1,4 @@
-"""Runs vectors of Prompty's form: what was seen is projected to what is expected, and compared as JSON."""
+"""Runs Prompty's conformance vectors: each result is reduced to the expected keys and compared as JSON."""
 
 import json
 import re
@@ -15,14 +15,14 @@ from lazyprompt.files.targets import read_answer
 Data = dict[str, Any]
 
 
-def project(seen: Any, expected: Any) -> Any:
-    """What was seen, as far as something is expected: null is also what is absent."""
-    if isinstance(expected, dict) and isinstance(seen, dict):
-        fields, wanted = cast("Data", seen), cast("Data", expected)
+def project(result: Any, expected: Any) -> Any:
+    """The part of a result that is expected; an absent key counts as null."""
+    if isinstance(expected, dict) and isinstance(result, dict):
+        fields, wanted = cast("Data", result), cast("Data", expected)
         return {key: project(fields.get(key), value) for key, value in wanted.items()}
-    if isinstance(expected, list) and isinstance(seen, list) and len(seen) == len(expected):
-        return [project(mine, value) for mine, value in zip(seen, expected, strict=True)]
-    return cast("object", seen)
+    if isinstance(expected, list) and isinstance(result, list) and len(result) == len(expected):
+        return [project(mine, value) for mine, value in zip(result, expected, strict=True)]
+    return cast("object", result)
 
 
 def canonical(value: object) -> str:
@@ -51,7 +51,7 @@ def write_files(given: Data, fixtures: dict[str, str], directory: Path) -> Path:
 
 
 def load(given: Data, fixtures: dict[str, str], directory: Path, patch: pytest.MonkeyPatch) -> Data:
-    """What a load vector sees."""
+    """The result of a load vector."""
     for name in ("NONEXISTENT", "MISSING_VAR"):
         patch.delenv(name, raising=False)
     for name, value in given.get("env", {}).items():
@@ -67,7 +67,7 @@ def load(given: Data, fixtures: dict[str, str], directory: Path, patch: pytest.M
 
 
 def run_operation(operation: str, given: Data) -> Data:
-    """What any other vector sees."""
+    """The result of any other vector."""
     match operation:
         case "render":
             threads = [name for name, value in given["inputs"].items() if _is_thread(value)]
@@ -91,25 +91,25 @@ def _is_thread(value: object) -> bool:
     return isinstance(value, dict) and cast("Data", value).get("_kind") == "thread"
 
 
-def fault(seen: Data, expected: Data, *, strict: bool = False) -> str:
-    """Say what is wrong with what was seen, if anything; where strict, nothing may be in it but what is expected."""
+def fault(result: Data, expected: Data, *, strict: bool = False) -> str:
+    """Describe how a result differs from the expected one, if it does; if strict, additional keys are a difference."""
     if "nonce_pattern" in expected:
-        fits = re.search(expected["nonce_pattern"], seen["rendered"], re.DOTALL) is not None
-        return "" if fits else f"{seen['rendered']!r} is not {expected['nonce_pattern']}"
+        fits = re.search(expected["nonce_pattern"], result["rendered"], re.DOTALL) is not None
+        return "" if fits else f"{result['rendered']!r} is not {expected['nonce_pattern']}"
     if "error" in expected:
-        told = str(seen.get("error"))
-        missing = [word for word in (expected["error"], expected.get("error_field", "")) if word not in told]
-        return f"{missing} not in {told!r}" if missing else ""
-    if "error" in seen and "error" not in expected:
-        return str(seen["error"])
-    mine = seen if strict else project(seen, expected)
-    return "" if canonical(mine) == canonical(expected) else f"seen {canonical(mine)}, expected {canonical(expected)}"
+        error = str(result.get("error"))
+        missing = [word for word in (expected["error"], expected.get("error_field", "")) if word not in error]
+        return f"{missing} not in {error!r}" if missing else ""
+    if "error" in result and "error" not in expected:
+        return str(result["error"])
+    mine = result if strict else project(result, expected)
+    return "" if canonical(mine) == canonical(expected) else f"result {canonical(mine)}, expected {canonical(expected)}"
 
 
 def check_vector(
     operation: str, vector: dict[str, Any], fixtures: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compare with a vector; a request is compared whole: what is too much in one is refused as well."""
+    """Compare with a vector; a request is compared completely, so that additional keys are a difference."""
     given = vector["input"]
-    seen = load(given, fixtures, folder, monkeypatch) if operation == "load" else run_operation(operation, given)
-    assert not fault(seen, vector["expected"], strict=operation == "toRequest")
+    result = load(given, fixtures, folder, monkeypatch) if operation == "load" else run_operation(operation, given)
+    assert not fault(result, vector["expected"], strict=operation == "toRequest")

@@ -1,4 +1,4 @@
-"""What documents of other libraries print: examples of their kinds, and the printed ones where they are at hand."""
+"""Examples like those in documents of other libraries, and the printed ones themselves where they are available."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from conformance.runner import check_vector
 from support.front_matter import VALIDATOR, fields_of
 from support.paths import SPECIFICATIONS
 
-AT_HAND = SPECIFICATIONS.is_dir()
+AVAILABLE = SPECIFICATIONS.is_dir()
 
 
 def read_json(path: Path) -> Any:
@@ -24,13 +24,13 @@ def own(name: str) -> list[dict[str, Any]]:
 
 
 def printed_output(name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = read_json(SPECIFICATIONS / f"{name}_documented.json") if AT_HAND else []
+    found: list[dict[str, Any]] = read_json(SPECIFICATIONS / f"{name}_documented.json") if AVAILABLE else []
     return found
 
 
 PRINTED_PROMPTERS, PRINTED_FORMATS, PRINTED_FILES = map(printed_output, ("lazyllm", "agentscope", "prompty"))
 PRINTED_VECTORS: dict[str, Any] = (
-    read_json(SPECIFICATIONS / "prompty_vectors_sample.json") if AT_HAND else {"vectors": [], "fixtures": {}}
+    read_json(SPECIFICATIONS / "prompty_vectors_sample.json") if AVAILABLE else {"vectors": [], "fixtures": {}}
 )
 
 
@@ -39,17 +39,17 @@ def each(cases: list[dict[str, Any]]) -> pytest.MarkDecorator:
 
 
 @each(own("prompters") + PRINTED_PROMPTERS)
-def test_prompters(case: dict[str, Any]) -> None:
+def test_prompter_matches_documents(case: dict[str, Any]) -> None:
     check_prompter(case)
 
 
 @each(own("formats") + PRINTED_FORMATS)
-def test_formats(case: dict[str, Any], tmp_path: Path) -> None:
+def test_formatter_matches_documents(case: dict[str, Any], tmp_path: Path) -> None:
     check_format(case, tmp_path)
 
 
 @each(own("prompt_files") + PRINTED_FILES)
-def test_prompt_files(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prompt_file_matches_documents(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_prompt_file(case, tmp_path, monkeypatch)
 
 
@@ -57,12 +57,12 @@ VECTORS = own("vectors") + [{"operation": made["operation"], **made["vector"]} f
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=[f"{vector['operation']}-{vector['name']}" for vector in VECTORS])
-def test_vectors(vector: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prompty_vector_passes(vector: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_vector(vector["operation"], vector, PRINTED_VECTORS["fixtures"], tmp_path, monkeypatch)
 
 
-@pytest.mark.skipif(not AT_HAND, reason="the printed examples lie beside the repository only where it is built")
-def test_the_printed_examples_are_whole_and_valid_by_the_schema() -> None:
+@pytest.mark.skipif(not AVAILABLE, reason="the printed examples are not part of the repository")
+def test_documented_examples_are_complete_and_valid_by_the_schema() -> None:
     vectors, fixtures = PRINTED_VECTORS["vectors"], PRINTED_VECTORS["fixtures"].items()
     assert [*map(len, (PRINTED_PROMPTERS, PRINTED_FORMATS, PRINTED_FILES, vectors))] == [15, 22, 13, 65]
     texts = [case["text"] for case in PRINTED_FILES] + [text for name, text in fixtures if name.endswith(".prompty")]

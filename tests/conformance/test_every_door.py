@@ -1,4 +1,4 @@
-"""One rough history at every door: for each target all send the same, a valid payload, and report each repair.
+"""A malformed history at each entry point: for each target, all send the same valid payload and report each repair.
 
 1,000 histories; ``--hypothesis-profile=deep`` has 20,000.
 """
@@ -29,7 +29,7 @@ from lazyprompt.batch.plan import RowPlan
 from support.conversations import lines_by_role
 from support.rough_histories import RoughHistory, rough_history
 
-pytestmark = pytest.mark.slow  # thousands of prompts for each door
+pytestmark = pytest.mark.slow  # thousands of prompts for each entry point
 
 CONVERSATIONS = max(1_000, 20 * settings().max_examples)
 TARGETS = ("openai", "openai-responses", "anthropic", "gemini", "ollama", "mistral", "deepseek", "vllm")
@@ -75,14 +75,14 @@ CHAT_TEMPLATE = """{%- for message in messages -%}
 {% endif %}"""
 TEMPLATE = ChatTemplate.load(CHAT_TEMPLATE)
 LOCAL_MODULE = TrainableModule("m", url="http://127.0.0.1:1", chat_template=CHAT_TEMPLATE).prompt(PROMPTER)
-# The keys of a payload that a conversation is written under.
-SAID = ("system", "instructions", "system_instruction", "messages", "contents", "input", "tools")
+# The keys of a payload that contain the conversation.
+KEYS = ("system", "instructions", "system_instruction", "messages", "contents", "input", "tools")
 
 Payload: TypeAlias = Mapping[str, Any]
 
 
 def conversation(history: RoughHistory) -> list[Any]:
-    """All messages of a prompt, for what takes messages alone."""
+    """All messages of a prompt, for entry points that accept only messages."""
     asked = [{"role": "user", "content": history.input}] if history.input else []
     return [{"role": "system", "content": SYSTEM}, *history.items, *asked]
 
@@ -137,7 +137,7 @@ def from_request(target: str, history: RoughHistory) -> Payload:
     return payload
 
 
-DOORS: dict[str, Callable[[str, RoughHistory], Payload]] = {
+ENTRY_POINTS: dict[str, Callable[[str, RoughHistory], Payload]] = {
     "formatter": from_formatter,
     "prompter": from_prompter,
     "module": from_module,
@@ -147,21 +147,21 @@ DOORS: dict[str, Callable[[str, RoughHistory], Payload]] = {
 }
 
 
-def payload_or_error(door: str, target: str, history: RoughHistory) -> Payload | type[LazyPromptError]:
-    """The payload; or the error."""
+def payload_or_error(entry_point: str, target: str, history: RoughHistory) -> Payload | type[LazyPromptError]:
+    """The payload, or the type of the error."""
     try:
-        return DOORS[door](target, history)
+        return ENTRY_POINTS[entry_point](target, history)
     except LazyPromptError as error:
         return type(error)
 
 
 def comparable_outcome(outcome: Payload | type[LazyPromptError]) -> object:
-    """What is compared of an outcome: messages and tools, without a module's parameters; the kind of an error."""
-    return {key: alike(outcome[key]) for key in SAID if key in outcome} if isinstance(outcome, Mapping) else outcome
+    """The compared part of an outcome: messages and tools, without a module's parameters, or the type of an error."""
+    return {key: unified(outcome[key]) for key in KEYS if key in outcome} if isinstance(outcome, Mapping) else outcome
 
 
-def alike(value: object) -> object:
-    """A value as all doors have it: prompt files write Anthropic's texts as lists, and no ``strict`` that is false."""
+def unified(value: object) -> object:
+    """A value in a common form: prompt files write Anthropic's texts as lists, and omit ``strict`` if it is false."""
     if isinstance(value, str):
         return [{"type": "text", "text": value}]
     items: list[Any] = value if isinstance(value, list) else [value]
@@ -169,16 +169,16 @@ def alike(value: object) -> object:
 
 
 def normalized_content(item: dict[str, Any]) -> dict[str, object]:
-    return {"content": alike(item["content"])} if isinstance(item.get("content"), str) else {}
+    return {"content": unified(item["content"])} if isinstance(item.get("content"), str) else {}
 
 
 class Faults(NamedTuple):
-    """The seeds of the histories with which a door does something else than it should.
+    """The seeds of the histories for which an entry point does something wrong.
 
     Attributes:
         differing: It sends something else than the formatter.
         refused: The target refuses what it sends.
-        unreported: It sends something else than was given, or what cannot be read back, and reports nothing.
+        unreported: It sends other lines than were passed, or lines that cannot be read back, without a report.
     """
 
     differing: tuple[int, ...]
@@ -186,12 +186,12 @@ class Faults(NamedTuple):
     unreported: tuple[int, ...]
 
 
-def faults(door: str, target: str) -> Faults:
+def faults(entry_point: str, target: str) -> Faults:
     differing, refused, unreported = list[int](), list[int](), list[int]()
     formatter = ChatFormatter(target)
     expected = sent_by_formatter(target)
     for seed, history in enumerate(histories()):
-        made = payload_or_error(door, target, history)
+        made = payload_or_error(entry_point, target, history)
         report = getattr(made, "report", ())
         if any("but Prompty sends them" in entry.reason for entry in report):
             # A prompt file's request to OpenAI names a file by its address, as Prompty's specification does.
@@ -201,11 +201,11 @@ def faults(door: str, target: str) -> Faults:
         if not isinstance(made, Mapping):
             continue
         try:
-            formatter.validate({key: made[key] for key in SAID if key in made})
+            formatter.validate({key: made[key] for key in KEYS if key in made})
         except FormatError:
             refused.append(seed)
         # A row has no report; a request without a model says so.
-        is_silent = door != "row" and all(entry.kind == "model" for entry in report)
+        is_silent = entry_point != "row" and all(entry.kind == "model" for entry in report)
         if is_silent and has_changed(target, made, lines_given()[seed]):
             unreported.append(seed)
     return Faults(tuple(differing), tuple(refused), tuple(unreported))
@@ -213,19 +213,21 @@ def faults(door: str, target: str) -> Faults:
 
 @cache
 def histories() -> list[RoughHistory]:
-    """All histories, made once for all doors and targets of a process."""
+    """All histories, made once for all entry points and targets of a process."""
     return [rough_history(seed) for seed in range(CONVERSATIONS)]
 
 
 @cache
 def sent_by_formatter(target: str) -> list[object]:
-    """What each door is compared with: the formatter's outcome for each history."""
-    return [comparable_outcome(payload_or_error("formatter", target, history)) for history in histories()]
+    """The formatter's outcome for each history, with which each entry point is compared."""
+    sent = [comparable_outcome(payload_or_error("formatter", target, history)) for history in histories()]
+    assert sum(isinstance(each, dict) for each in sent) > 0.8 * len(sent), "most histories are not sent at all"
+    return sent
 
 
 @cache
 def lines_given() -> list[list[tuple[str, str]] | None]:
-    """The lines of each history; None where it cannot be read, so that no door sends it."""
+    """The lines of each history; None where it cannot be read, so that no entry point sends it."""
     return [spoken_lines(conversation(history)) for history in histories()]
 
 
@@ -237,7 +239,7 @@ def spoken_lines(items: list[Any]) -> list[tuple[str, str]] | None:
 
 
 def has_changed(target: str, payload: Payload, given: list[tuple[str, str]] | None) -> bool:
-    """True if the messages of a payload do not have the lines that were given, each in its role."""
+    """Return True if the messages of a payload do not have the lines that were passed, each in its role."""
     try:
         sent = messages_from(payload[ChatFormatter(target).profile.form.messages_key])
     except HistoryError:
@@ -246,24 +248,21 @@ def has_changed(target: str, payload: Payload, given: list[tuple[str, str]] | No
 
 
 def spoken(messages: Iterable[Msg]) -> list[tuple[str, str]]:
-    """What all say but the developer, whose texts some targets have elsewhere."""
+    """The lines of all roles but the developer's, whose texts some targets have elsewhere."""
     return [line for line in lines_by_role(messages) if line[0] not in SYSTEM_ROLES]
 
 
-LATER = pytest.mark.xfail(reason="One door in, one writer out", strict=True)
-
-
 @pytest.mark.parametrize(
-    ("target", "door"),
+    ("target", "entry_point"),
     [
-        (target, door)
+        (target, entry_point)
         for target in TARGETS
-        for door in DOORS
-        if (target, door) != ("openai-responses", "module")  # no source of answers has that form
+        for entry_point in ENTRY_POINTS
+        if (target, entry_point) != ("openai-responses", "module")  # no module has that form
     ],
 )
-def test_a_door_sends_what_the_formatter_sends_and_reports_it(target: str, door: str) -> None:
-    assert faults(door, target) == Faults((), (), ())
+def test_each_entry_point_sends_the_same_payload_as_the_formatter(target: str, entry_point: str) -> None:
+    assert faults(entry_point, target) == Faults((), (), ())
 
 
 def render_with_template(history: RoughHistory) -> str:
@@ -284,13 +283,14 @@ def render_with_file(history: RoughHistory) -> str:
     return file.generate_prompt({**inputs, "past": history.items}, chat_template=TEMPLATE)
 
 
-@pytest.mark.parametrize("door", [render_with_module, render_with_file, render_with_template])
-def test_a_chat_template_renders_the_same_at_every_door(door: Callable[[RoughHistory], str]) -> None:
-    def text(door: Callable[[RoughHistory], str], history: RoughHistory) -> str | type[LazyPromptError]:
+@pytest.mark.parametrize("entry_point", [render_with_module, render_with_file, render_with_template])
+def test_chat_template_renders_the_same_text_at_each_entry_point(entry_point: Callable[[RoughHistory], str]) -> None:
+    def text(entry_point: Callable[[RoughHistory], str], history: RoughHistory) -> str | type[LazyPromptError]:
         try:
-            return door(history)
+            return entry_point(history)
         except LazyPromptError as error:
             return type(error)
 
-    differing = [at for at, each in enumerate(histories()) if text(door, each) != text(render_with_prompter, each)]
-    assert differing == []
+    expected = [text(render_with_prompter, each) for each in histories()]
+    assert sum(isinstance(each, str) for each in expected) > 0.8 * len(expected)
+    assert [at for at, each in enumerate(histories()) if text(entry_point, each) != expected[at]] == []

@@ -1,13 +1,13 @@
-"""Every code block of README and docs runs, and prints what stands below it.
+"""Every code block of README and docs runs, and prints the output shown below it.
 
 A ``python`` block runs in the namespace of the blocks before it in the same file; a ``text`` block right after it is
-its output. In a ``console`` block, lines after ``$`` are commands, which go on where a line ends with a backslash, and
-the lines below are their output. A block with a title is a file of that name, which stands in the directory from there
-on. The ``bash`` blocks of the README are the two that ``.ci/run`` runs.
+its output. In a ``console`` block, lines after ``$`` are commands, which continue where a line ends with a backslash,
+and the lines below are their output. A block with a title is a file of that name, which exists in the directory from
+there on. The ``bash`` blocks of the README are the two that ``.ci/run`` runs.
 
 Commands of most pages run in this repository. Those of the tutorial, the how-to pages and all pages with files run in
 an empty directory with the page's files. There, ``…`` in the output of a command matches any text. The pages in
-docs/migrating need libraries that this environment has not, and have tests of their own.
+docs/migrating need libraries that this environment does not have, and have tests of their own.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ def page_name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-def is_walked_through(page: Path) -> bool:
+def has_directory(page: Path) -> bool:
     return page.parent.name == "how-to" or page.name.startswith("tutorial.") or any(each.title for each in blocks(page))
 
 
@@ -71,10 +71,10 @@ def run_python(page: Path, block: Block, expected: str | None, namespace: dict[s
 
 def run_console(page: Path, block: Block, directory: Path) -> None:
     for command, expected in COMMAND.findall(block.code):
-        here = is_walked_through(page) and command.startswith("lazyprompt ") and SHELL.isdisjoint(command)
-        printed = (run_here(command) if here else run_in_shell(command, directory)).rstrip("\n")
+        here = has_directory(page) and command.startswith("lazyprompt ") and SHELL.isdisjoint(command)
+        printed = (run_in_process(command) if here else run_in_shell(command, directory)).rstrip("\n")
         shown = expected.rstrip("\n")
-        if is_walked_through(page) and re.fullmatch(re.escape(shown).replace("…", ".*"), printed):
+        if has_directory(page) and re.fullmatch(re.escape(shown).replace("…", ".*"), printed):
             continue
         assert printed == shown, f"{page_name(page)}:{block.line}: {command}"
 
@@ -87,22 +87,22 @@ def run_in_shell(command: str, directory: Path) -> str:
     return done.stdout + done.stderr
 
 
-def run_here(command: str) -> str:
-    """Run what a process of its own would, without the second that it takes to import the clients."""
-    printed, told = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True), io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(told):
+def run_in_process(command: str) -> str:
+    """Run a command of lazyprompt in this process, which saves the second that importing the clients takes."""
+    printed, errors = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
         main(shlex.split(command.replace("\\\n", " "))[1:])
     printed.seek(0)
-    return printed.read() + told.getvalue()
+    return printed.read() + errors.getvalue()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
-def test_code_blocks_run_and_print_what_they_show(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_blocks_print_the_shown_output(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = page.read_text(encoding="utf-8")
-    if is_walked_through(page) or "OnlineChatModule(" in text:
+    if has_directory(page) or "OnlineChatModule(" in text:
         with models_at_hand(tmp_path, monkeypatch):
-            run_page(page, tmp_path if is_walked_through(page) else ROOT)
+            run_page(page, tmp_path if has_directory(page) else ROOT)
     else:
         if "write_text(" in text:
             monkeypatch.chdir(tmp_path)
@@ -110,7 +110,7 @@ def test_code_blocks_run_and_print_what_they_show(page: Path, tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
-def test_blocks_are_of_a_kind_that_is_tested(page: Path) -> None:
+def test_code_blocks_have_a_tested_language(page: Path) -> None:
     kinds = {block.language for block in blocks(page)}
     assert kinds <= {"python", "text", "console", "bash", "yaml"}
     if not page.name.startswith("README"):
@@ -125,14 +125,14 @@ def test_a_how_to_page_starts_with_an_example(page: Path) -> None:
     assert len(introduction.partition("```")[0].split()) < 50
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if is_walked_through(page)], ids=page_name)
-def test_a_file_is_named_before_it_for_readers_to_whom_its_title_is_not_shown(page: Path) -> None:
+@pytest.mark.parametrize("page", [page for page in PAGES if has_directory(page)], ids=page_name)
+def test_text_before_a_file_block_names_the_file(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for match in FENCE.finditer(text):
         assert match[2] is None or f"`{match[2]}`" in text[: match.start()], match[2]
 
 
-def test_both_readmes_hold_the_same_two_command_lines() -> None:
+def test_both_readmes_have_the_same_two_command_lines() -> None:
     lines = [block.code for block in blocks(ROOT / "README.md") if block.language == "bash"]
     assert len(lines) == 2
     assert [block.code for block in blocks(ROOT / "README.zh.md") if block.language == "bash"] == lines

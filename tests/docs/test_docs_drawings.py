@@ -10,7 +10,7 @@ from support.paths import FENCE, ROOT
 
 DRAWINGS = sorted((ROOT / "docs" / "img").glob("*.svg"))
 SHOWN = re.compile(r"!\[([^\]]*)\]\(([^)]+\.svg)\)")
-SMALLEST = 12  # pixels
+MIN_FONT_SIZE = 12  # pixels
 
 
 def elements(drawing: Path) -> list[ET.Element]:
@@ -21,34 +21,34 @@ def local_name(name: str) -> str:
     return name.rpartition("}")[2].lower()
 
 
-def leads_nowhere_else(text: str) -> bool:
+def has_no_external_url(text: str) -> bool:
     targets = re.findall(r"url\(\s*[\"']?([^)]*)\)", text)
     return "@import" not in text and all(target.startswith("#") for target in targets)
 
 
 @pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.name)
-def test_a_drawing_runs_nothing_and_asks_nobody(drawing: Path) -> None:
+def test_drawing_has_no_scripts_and_no_external_resources(drawing: Path) -> None:
     for element in elements(drawing):
         assert local_name(element.tag) not in {"script", "foreignobject", "iframe", "image", "use", "a"}
         for name, value in element.attrib.items():
             assert not local_name(name).startswith("on"), name
             assert local_name(name) not in {"href", "src"}, name
-            assert leads_nowhere_else(value), value
-        assert leads_nowhere_else(element.text or ""), element.text
+            assert has_no_external_url(value), value
+        assert has_no_external_url(element.text or ""), element.text
 
 
 @pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.name)
-def test_a_drawing_tells_what_it_shows_and_is_readable_in_the_dark(drawing: Path) -> None:
+def test_drawing_has_title_description_dark_mode_and_readable_font_sizes(drawing: Path) -> None:
     found = {local_name(element.tag): element.text or "" for element in elements(drawing)}
     assert found["title"].strip()
     assert found["desc"].strip()
     assert "prefers-color-scheme: dark" in found["style"]
     sizes = re.findall(r"(?:font-size:|font:)\s*([\d.]+)px", found["style"])
     assert sizes
-    assert min(float(size) for size in sizes) >= SMALLEST
+    assert min(float(size) for size in sizes) >= MIN_FONT_SIZE
 
 
-def test_every_drawing_is_on_a_page_with_a_text_for_those_who_do_not_see_it() -> None:
+def test_each_drawing_is_on_a_page_with_alternative_text() -> None:
     found = [
         (page, *each) for page in ROOT.glob("docs/**/*.md") for each in SHOWN.findall(page.read_text(encoding="utf-8"))
     ]
@@ -65,7 +65,7 @@ def outline(page: Path) -> list[str]:
     return [kind for _, kind in sorted([*kinds, *headings])]
 
 
-def test_the_tutorial_is_the_same_in_both_languages() -> None:
+def test_tutorial_has_the_same_outline_in_both_languages() -> None:
     english = outline(ROOT / "docs" / "guide" / "tutorial.md")
     assert outline(ROOT / "docs" / "guide" / "tutorial.zh.md") == english
     assert english.count("##") == 8

@@ -1,6 +1,6 @@
 """Each example runs without a key, and prints what is in tests/golden/examples.
 
-After a change, ``python tests/docs/test_examples.py`` writes these files anew: look at the difference.
+After a change, ``python tests/docs/test_examples.py`` writes these files again: check the difference.
 """
 
 import json
@@ -65,35 +65,35 @@ def golden(name: str) -> Path:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_it_prints_what_it_did(name: str, tmp_path: Path) -> None:
+def test_example_prints_its_golden_output(name: str, tmp_path: Path) -> None:
     assert run(name, *ARGUMENTS.get(name, ()), folder=tmp_path) == golden(name).read_text(encoding="utf-8")
 
 
-def test_no_output_is_of_an_example_that_went() -> None:
+def test_each_golden_output_belongs_to_an_example() -> None:
     assert {path.stem for path in golden("any").parent.glob("*.txt")} == {Path(name).stem for name in PROGRAMS}
 
 
-def test_the_page_of_the_examples_names_each_with_a_sentence() -> None:
+def test_examples_readme_describes_each_example() -> None:
     rows = re.compile(r"^\| \[`(\w+\.py)`\]\(\1\) \| .+ \|$", re.MULTILINE)
     page = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert sorted(rows.findall(page)) == sorted([*PROGRAMS, *HELPERS])
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_it_takes_nothing_but_public_names(name: str) -> None:
-    # The programs of AgentScope's guides take the module that stands in for AgentScope.
+def test_example_imports_only_public_names(name: str) -> None:
+    # The programs of AgentScope's guides import the module that replaces AgentScope.
     ours = {each for each in imported_modules(name) if each.startswith("lazyprompt")}
     assert ours <= {"lazyprompt", "lazyprompt.compat.agentscope", "lazyprompt.compat.agentscope_0_0"}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_its_first_lines_name_what_it_needs(name: str) -> None:
+def test_example_names_the_packages_that_it_needs(name: str) -> None:
     packages = {each.partition(".")[0] for each in imported_modules(name)} - sys.stdlib_module_names
     ours = {"lazyprompt", "pydantic", *(Path(each).stem for each in HELPERS)}
     assert packages - ours <= {each.replace("-", "_") for each in required_packages(name)}
 
 
-def test_with_a_key_the_provider_answers_what_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chat_example_with_an_api_key_answers_typed_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with models_at_hand(tmp_path, monkeypatch) as server:
         printed = run("chat.py", folder=tmp_path, key=True, typed="When do you open?\n几点开门？\n\n")
     assert printed.count("librarian: ") == 2
@@ -102,13 +102,13 @@ def test_with_a_key_the_provider_answers_what_is_typed(tmp_path: Path, monkeypat
     assert [message["role"] for message in server.seen[-1].body["messages"]] == ["system", "user", "assistant", "user"]
 
 
-def test_a_local_file_is_served_and_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_local_model_example_leaves_no_process_behind(tmp_path: Path) -> None:
     model = write_speaker(tmp_path / "small.gguf", "9:30")
     assert run("local_model.py", "small.gguf", folder=tmp_path) == "small.gguf: 9:30 (stop)\n"
     assert find_processes(model) == []
 
 
-def test_the_fine_tuning_files_hold_each_row_once(tmp_path: Path) -> None:
+def test_fine_tuning_example_writes_each_row_once(tmp_path: Path) -> None:
     run("fine_tuning.py", "set", folder=tmp_path)
     lines = [
         json.loads(line)
@@ -119,7 +119,7 @@ def test_the_fine_tuning_files_hold_each_row_once(tmp_path: Path) -> None:
     assert len({line["messages"][1]["content"] for line in lines}) == 5
 
 
-# What `pip install .` does not install.
+# Packages that `pip install .` does not install.
 OPTIONAL = ("dashscope", "fastapi", "langchain_core", "ollama", "openai", "uvicorn")
 BLOCK = f"""
 import runpy, sys
@@ -131,8 +131,8 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_without_extras_it_runs_or_says_in_one_line_what_to_install(name: str, tmp_path: Path) -> None:
-    # The programs that ask a model ended in a traceback behind the README's own installation.
+def test_example_without_extras_runs_or_names_the_extra_to_install(name: str, tmp_path: Path) -> None:
+    # After the installation that the README names, programs that call a model ended in a traceback.
     done = subprocess.run(  # noqa: S603 - our own scripts
         [sys.executable, "-c", BLOCK, EXAMPLES / name, *ARGUMENTS.get(name, ())],
         check=False,

@@ -1,4 +1,4 @@
-"""Links of everything that is read in the repository itself: files, anchors, and the form of addresses outside."""
+"""Links of all pages in the repository: their files and anchors, and the form of external URLs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ PAGES = sorted(
     for page in ROOT.glob(pattern)
 )
 HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z]{2,}", re.IGNORECASE)
-# Their headings are made of docstrings, with the manual; `mkdocs build --strict` looks at these anchors.
-MADE = ROOT / "docs" / "reference" / "api"
+# Their headings are generated from docstrings with the manual; `mkdocs build --strict` checks these anchors.
+API = ROOT / "docs" / "reference" / "api"
 
 
 def tokens(page: Path) -> Iterator[Token]:
@@ -43,7 +43,7 @@ def parse_markdown(page: Path) -> list[Token]:
 
 @cache
 def anchors(page: Path) -> frozenset[str]:
-    """The anchors of a page's headings, as a page of the repository has them."""
+    """The anchors of a page's headings, as GitHub makes them."""
     seen: Counter[str] = Counter()
     found: set[str] = set()
     every = parse_markdown(page)
@@ -56,8 +56,8 @@ def anchors(page: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-def broken(page: Path, target: str) -> str | None:
-    """What is wrong with a link; None where it leads somewhere."""
+def fault(page: Path, target: str) -> str | None:
+    """What is wrong with a link; None if it is correct."""
     address = urlsplit(target)
     if address.scheme or address.netloc:
         fine = address.scheme == "https" and HOST.fullmatch(address.hostname or "") and " " not in unquote(target)
@@ -65,7 +65,7 @@ def broken(page: Path, target: str) -> str | None:
     to = (page.parent / unquote(address.path)).resolve() if address.path else page
     if not to.exists() or not to.is_relative_to(ROOT):
         return "leads to no file of the repository"
-    if address.fragment and to.suffix == ".md" and to.parent != MADE and unquote(address.fragment) not in anchors(to):
+    if address.fragment and to.suffix == ".md" and to.parent != API and unquote(address.fragment) not in anchors(to):
         return f"leads to no heading of {to.name}"
     return None
 
@@ -78,12 +78,12 @@ def targets(page: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_every_link_leads_somewhere(page: Path) -> None:
-    wrong = [f"{target} {why}" for target in targets(page) if (why := broken(page, target)) is not None]
+def test_links_of_a_page_lead_to_existing_targets(page: Path) -> None:
+    wrong = [f"{target} {why}" for target in targets(page) if (why := fault(page, target)) is not None]
     assert wrong == []
 
 
-def test_the_pages_are_those_that_there_are() -> None:
+def test_link_check_covers_the_main_pages() -> None:
     assert {"README.md", "SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md"} <= {page.name for page in PAGES}
     assert sum(1 for page in PAGES for _ in targets(page)) > 100
 
@@ -95,8 +95,8 @@ def test_the_pages_are_those_that_there_are() -> None:
         *("https://example", "https:///x"),
     ],
 )
-def test_a_link_that_is_wrong_is_found(target: str) -> None:
-    assert broken(ROOT / "README.md", target) is not None
+def test_broken_link_is_detected(target: str) -> None:
+    assert fault(ROOT / "README.md", target) is not None
 
 
 def test_anchors_are_made_of_the_words_of_a_heading(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_anchors_are_made_of_the_words_of_a_heading(tmp_path: Path) -> None:
     assert anchors(page) == {"one-two-three", "第一个-提示词", "same", "same-1", "same-2"}
 
 
-def test_the_index_links_every_page() -> None:
+def test_docs_index_links_each_page() -> None:
     docs = ROOT / "docs"
     index = docs / "index.md"
     linked = {(docs / str(token.attrs["href"])).resolve() for token in tokens(index) if token.type == "link_open"}

@@ -1,7 +1,7 @@
-"""The manual as a site: its pages, its API pages, and the steps that its build takes beside mkdocs' own.
+"""The manual as a site: its pages, its API pages, and the build steps that mkdocs does not have.
 
 ``mkdocs build --strict`` itself is a step of ``.ci/run``: it checks links, anchors and docstrings, that a page has the
-same parts as where the repository is read, and that nothing is fetched from outside.
+same parts as its Markdown in the repository, and that it fetches nothing from other servers.
 """
 
 import re
@@ -22,7 +22,7 @@ API_NAME = re.compile(r"^::: lazyprompt\.(\w+)$", re.MULTILINE)
 
 
 def step(name: str) -> dict[str, Any]:
-    """A module of the build's own, which finds those beside it."""
+    """The names of a module in docs/_site, which may import its neighbours."""
     folder = DOCS / "_site"
     sys.path.insert(0, str(folder))
     try:
@@ -32,7 +32,7 @@ def step(name: str) -> dict[str, Any]:
 
 
 class SettingsLoader(yaml.SafeLoader):
-    """Reads mkdocs.yml, but for the Python objects that it names."""
+    """Reads mkdocs.yml, without the Python objects that it names."""
 
 
 def _left_out(*_: object) -> None:
@@ -57,7 +57,7 @@ def in_nav(nav: object) -> Iterator[str]:
             yield from in_nav(entry)
 
 
-def test_every_public_name_is_on_exactly_one_page_of_the_api() -> None:
+def test_each_public_name_is_on_exactly_one_api_page() -> None:
     found = [
         name for page in DOCS.glob("reference/api/*.md") for name in API_NAME.findall(page.read_text(encoding="utf-8"))
     ]
@@ -74,8 +74,8 @@ def api_classes() -> Iterator[tuple[type, bool]]:
                 yield found, "inherited_members: true" in options
 
 
-def test_what_a_public_class_inherits_from_a_private_one_is_on_its_page() -> None:
-    # The pages of modules had nothing of what both modules do: asking, streams, conversations.
+def test_api_pages_show_members_inherited_from_private_classes() -> None:
+    # The pages of modules lacked the methods that both modules share: calls, streams, conversations.
     classes = dict(api_classes())
     whole = [each for each, inherits in classes.items() if inherits]
     unseen = {
@@ -90,7 +90,7 @@ def test_what_a_public_class_inherits_from_a_private_one_is_on_its_page() -> Non
     assert unseen == set()
 
 
-def test_every_page_is_in_the_navigation_once_and_every_entry_is_a_page() -> None:
+def test_navigation_lists_each_page_once_and_nothing_else() -> None:
     entries = list(in_nav(settings()["nav"]))
     made = step("repository_pages")
     written = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
@@ -100,7 +100,7 @@ def test_every_page_is_in_the_navigation_once_and_every_entry_is_a_page() -> Non
     assert missing == []
 
 
-def test_nothing_is_asked_of_other_places() -> None:
+def test_site_settings_fetch_no_fonts_and_no_repository_data() -> None:
     assert settings()["theme"]["font"] is False
     assert "repo_url" not in settings()
 
@@ -119,7 +119,7 @@ def test_nothing_is_asked_of_other_places() -> None:
         '<style>@import "https://cdn.example/a.css";</style>',
     ],
 )
-def test_what_a_page_would_fetch_from_outside_is_found(html: str) -> None:
+def test_external_resource_in_html_is_detected(html: str) -> None:
     assert len(step("outside")["in_page"](html)) == 1
 
 
@@ -133,33 +133,33 @@ def test_what_a_page_would_fetch_from_outside_is_found(html: str) -> None:
         '<svg xmlns="http://www.w3.org/2000/svg"></svg>',
     ],
 )
-def test_what_is_not_fetched_is_let_be(html: str) -> None:
+def test_html_without_external_resources_passes(html: str) -> None:
     assert step("outside")["in_page"](html) == []
 
 
-def test_pages_style_sheets_and_drawings_of_a_site_are_looked_at(tmp_path: Path) -> None:
+def test_html_css_and_svg_files_are_checked_for_external_resources(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text('<img src="https://cdn.example/a.png">', encoding="utf-8")
     (tmp_path / "b.css").write_text("b { src: url(https://cdn.example/a.woff) }", encoding="utf-8")
     (tmp_path / "c.svg").write_text("<svg><image href='https://cdn.example/a.png'/></svg>", encoding="utf-8")
     assert [line.partition(":")[0] for line in step("outside")["in_site"](tmp_path)] == ["a.html", "b.css", "c.svg"]
 
 
-def test_the_drawings_of_the_manual_need_nothing_from_outside() -> None:
+def test_docs_contain_no_external_resources() -> None:
     assert list(step("outside")["in_site"](DOCS)) == []
 
 
-def test_a_list_that_is_a_list_only_in_the_repository_is_found() -> None:
+def test_markdown_list_that_the_site_shows_as_text_is_detected() -> None:
     differences = step("same_parts")["differences"]
     assert differences("Some:\n\n- a\n- b\n", "<p>Some:</p><ul><li>a</li><li>b</li></ul>") == []
-    # Python-Markdown makes running text of a list without an empty line before it.
+    # Python-Markdown shows a list without an empty line before it as plain text.
     assert differences("Some:\n- a\n", "<p>Some: - a</p>") == [
         "1 <li> in its Markdown, 0 in the page",
         "1 <ul> in its Markdown, 0 in the page",
     ]
 
 
-def test_code_with_a_bar_in_a_cell_is_shown_without_its_backslash() -> None:
-    # The page of families showed the ends of turns as <\\|im_end\\|>: Python-Markdown ends no cell within code.
+def test_escaped_bar_in_table_code_is_shown_without_backslash() -> None:
+    # The page of families showed the ends of turns as <\\|im_end\\|>: Python-Markdown does not need it.
     made = step("same_parts")
     table = "| `<\\|a\\|>` |\n|---|\n"
     assert made["with_bars"](table) == "| `<|a|>` |\n|---|\n"
@@ -196,7 +196,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_a_page_links_to_outside_of_docs_is_a_page(repository: Path) -> None:
+def test_repository_files_linked_from_docs_become_pages(repository: Path) -> None:
     made = step("repository_pages")["pages"](repository, ["rows.md"])
     assert set(made) == {
         *(f"repository/{name}.md" for name in ("README", "README.zh", "CHANGELOG", "CONTRIBUTING", "github/SECURITY")),
@@ -205,13 +205,13 @@ def test_what_a_page_links_to_outside_of_docs_is_a_page(repository: Path) -> Non
     assert made["repository/examples/one.py.md"].endswith("# examples/one.py\n\n````python\nprint('```')\n````\n")
 
 
-def test_links_out_of_docs_lead_to_the_pages_made_of_what_they_mean(repository: Path) -> None:
+def test_links_to_repository_files_lead_to_their_pages(repository: Path) -> None:
     linked = step("repository_pages")["linked"]
     rows = linked(repository, "rows.md", (repository / "docs" / "rows.md").read_text(encoding="utf-8"))
     assert "[log](repository/CHANGELOG.md#new) ![how](rows.svg)" in rows
-    assert "```text\n[log](../CHANGELOG.md)\n```" in rows, "code stays as it is"
+    assert "```text\n[log](../CHANGELOG.md)\n```" in rows, "links in code are not rewritten"
     assert "[to]: repository/tool.py.md" in rows
     readme = linked(repository, "repository/README.md", (repository / "README.md").read_text(encoding="utf-8"))
     assert readme == "[rows](../rows.md#in) [all](examples/README.md) [site](https://example.org/docs/rows.md)\n"
-    # What leads nowhere stays, and mkdocs warns of it.
+    # A broken link stays as it is, and mkdocs warns about it.
     assert linked(repository, "repository/examples/README.md", "[none](none.py)") == "[none](none.py)"

@@ -1,4 +1,4 @@
-"""The tables of the manual are made of data, never typed: each page is what its data makes it now."""
+"""The tables of the manual are generated from data, and each page is up to date."""
 
 import configparser
 import json
@@ -20,7 +20,7 @@ DOCS = ROOT / "docs"
 
 @pytest.fixture
 def importing() -> Iterator[None]:
-    """The scripts find their own modules; afterwards nobody else does."""
+    """Let scripts import the modules beside them; undo this afterwards."""
     path, modules = sys.path.copy(), set(sys.modules)
     yield
     sys.path[:] = path
@@ -44,12 +44,12 @@ def script(name: str) -> dict[str, Any]:
     ],
 )
 @pytest.mark.usefixtures("importing")
-def test_a_page_is_what_its_data_makes_it(name: str, page: str) -> None:
+def test_generated_page_matches_its_data(name: str, page: str) -> None:
     made = script(name)["page"]()
     assert made == (DOCS / page).read_text(encoding="utf-8"), f"run: python docs/make_{name}.py"
 
 
-def test_the_install_page_lists_what_is_installed() -> None:
+def test_install_page_lists_the_requirements_of_each_extra() -> None:
     metadata = configparser.ConfigParser()
     metadata.read(ROOT / "setup.cfg", encoding="utf-8")
     page = (DOCS / "guide" / "install.md").read_text(encoding="utf-8")
@@ -64,7 +64,7 @@ def test_the_install_page_lists_what_is_installed() -> None:
     assert sorted(re.findall(r"`([^`]+)`", core)) == metadata["options"]["install_requires"].split()
 
 
-def test_the_install_page_lists_the_systems_of_the_workflow_and_those_of_the_package() -> None:
+def test_install_page_lists_the_tested_systems_and_python_versions() -> None:
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"]
     matrix = jobs["quick"]["strategy"]["matrix"]
     whole = [
@@ -84,7 +84,7 @@ def test_the_install_page_lists_the_systems_of_the_workflow_and_those_of_the_pac
 
 
 @pytest.mark.usefixtures("importing")
-def test_a_figure_that_changed_changes_the_page() -> None:
+def test_changed_figure_changes_the_speed_table() -> None:
     made = script("speed")
     figures = made["committed"]()
     figures["templates"]["plain"]["median"] = 0.615
@@ -95,14 +95,14 @@ def test_a_figure_that_changed_changes_the_page() -> None:
 
 
 @pytest.mark.usefixtures("importing")
-def test_a_changed_command_changes_its_row() -> None:
+def test_changed_command_changes_its_table_row() -> None:
     made = script("commands")
     command = made["group"].get_command(made["click"].Context(made["group"]), "convert")
     changed = made["click"].Command("convert", params=command.params, help="Write a | b.\n\nMore.")
     assert made["row"]("lazyprompt convert", changed) == "| `convert FILE` | Write a \\| b. |\n"
 
 
-def test_the_words_about_attacks_count_as_many_as_there_are() -> None:
+def test_attacks_page_states_the_current_numbers() -> None:
     text = " ".join((DOCS / "internals" / "attacks.md").read_text(encoding="utf-8").split())
     assert f"`tests/attacks/corpus.json` contains {len(attacks()):,} attack texts" in text
     assert f"`honest.json` contains {len(honest())} ordinary texts" in text
@@ -110,7 +110,7 @@ def test_the_words_about_attacks_count_as_many_as_there_are() -> None:
 
 
 @pytest.mark.parametrize("name", ["README.md", "README.zh.md"])
-def test_a_readme_is_short_and_its_numbers_are_those_of_the_project(name: str) -> None:
+def test_readme_is_short_and_states_the_current_numbers(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     lines = text.splitlines()
     assert len(lines) <= 120
@@ -123,7 +123,7 @@ def test_a_readme_is_short_and_its_numbers_are_those_of_the_project(name: str) -
     assert [float(each) for each in shown] == [pytest.approx(each, rel=0.15) for each in measured]
 
 
-def test_no_attack_forges_anything_here_unless_safety_is_off() -> None:
+def test_benchmark_attacks_succeed_only_with_safety_off() -> None:
     figures = json.loads((ROOT / "benchmarks" / "figures.json").read_text(encoding="utf-8"))["attacks"]
     ours = next(each for each in figures["libraries"] if each["library"] == "lazyprompt")
     forging = [entry for entry, (_, forged, *_) in ours["entries"].items() if forged]

@@ -1,4 +1,4 @@
-"""Each target of ``python -m fuzz`` for a moment: on what it is known by, and on what hypothesis draws."""
+"""Each target of ``python -m fuzz``, run briefly on its kept inputs and on inputs that hypothesis draws."""
 
 import json
 from pathlib import Path
@@ -20,12 +20,12 @@ from support.paths import ROOT
 pytestmark = pytest.mark.slow  # random input
 
 FOUND: list[dict[str, Any]] = json.loads((ROOT / "fuzz" / "found.json").read_text(encoding="utf-8"))
-# So many of a target's kept inputs, spread over all of them, and so many drawn ones.
+# The numbers of kept inputs of a target, spread over all of them, and of drawn inputs.
 KEPT, DRAWN = 20, 40
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_kept_inputs_hold(name: str) -> None:
+def test_kept_inputs_cause_no_finding(name: str) -> None:
     inputs = corpus_of(TARGETS[name])
     assert inputs
     for path in inputs[:: max(1, len(inputs) // KEPT)]:
@@ -33,12 +33,12 @@ def test_kept_inputs_hold(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_drawn_texts_hold(name: str) -> None:
+def test_random_inputs_cause_no_finding(name: str) -> None:
     by_hypothesis(TARGETS[name], DRAWN, chosen=8)
 
 
 @pytest.mark.parametrize("case", [pytest.param(each, id=each["story"][:60]) for each in FOUND])
-def test_what_was_found_holds(case: dict[str, Any]) -> None:
+def test_former_findings_stay_fixed(case: dict[str, Any]) -> None:
     target = TARGETS[case["target"]]
     assert watched(target, Bytes(written(case["texts"], case["numbers"]))) is None, case["story"]
 
@@ -54,13 +54,13 @@ def raising_target(error: Exception) -> Target:
 @pytest.mark.parametrize(
     ("error", "kind"), [(ValueError("a"), "ValueError"), (BrokenError("a at 3"), "broken"), (SlotError("a"), None)]
 )
-def test_only_what_the_package_says_may_leave(error: Exception, kind: str | None) -> None:
+def test_only_errors_of_the_package_are_expected(error: Exception, kind: str | None) -> None:
     finding = watched(raising_target(error), Bytes(b"ax"))
     assert (finding and finding.kind) == kind
     assert watched(raising_target(error), Bytes(b"a")) is None
 
 
-def test_what_takes_long_is_found() -> None:
+def test_slow_target_is_a_finding() -> None:
     def run(_: Chance) -> None:
         sum(range(100_000))
 
@@ -69,7 +69,7 @@ def test_what_takes_long_is_found() -> None:
     assert finding.kind == "slow"
 
 
-def test_what_takes_much_memory_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_target_that_takes_much_memory_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fuzz.watch.MAX_MEMORY", 10 * 1024)
     kept: list[bytes] = []
 
@@ -84,19 +84,17 @@ def test_what_takes_much_memory_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     assert finding.kind == "large"
 
 
-def test_chatml_is_read_strictly() -> None:
+@pytest.mark.parametrize(
+    "text",
+    ["a", "<|im_start|>user\na", "<|im_start|>user\n<|im_start|>a<|im_end|>", "<|im_start|>x\n<|im_end|>"],
+)
+def test_malformed_chatml_is_refused(text: str) -> None:
     assert chatml_turns("<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n") == [("user", "a")]
-    for forged in (
-        "a",
-        "<|im_start|>user\na",
-        "<|im_start|>user\n<|im_start|>a<|im_end|>",
-        "<|im_start|>x\n<|im_end|>",
-    ):
-        with pytest.raises(BrokenError):
-            chatml_turns(forged)
+    with pytest.raises(BrokenError):
+        chatml_turns(text)
 
 
-def test_the_command_runs_without_atheris(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fuzz_command_runs_without_atheris(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["--engine", "hypothesis", "--seconds", "0", "--target", "slots"]) == 0
     assert capsys.readouterr().out == "== slots: nothing found in 0 runs\n"
     monkeypatch.setattr("fuzz.__main__.find_spec", dict[str, None]().get)
@@ -104,7 +102,7 @@ def test_the_command_runs_without_atheris(capsys: pytest.CaptureFixture[str], mo
     assert "pip install 'atheris>=3'" in capsys.readouterr().err
 
 
-def test_the_command_says_what_was_found(
+def test_fuzz_command_prints_its_findings(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("fuzz.__main__.TARGETS", {"raising": raising_target(ValueError("a"))})
@@ -117,7 +115,7 @@ def test_the_command_says_what_was_found(
     assert main(["--target", "raising", "--input", str(tmp_path / "input")]) == 0
 
 
-def test_what_atheris_found_is_shown_reduced(tmp_path: Path) -> None:
+def test_findings_of_atheris_are_reduced(tmp_path: Path) -> None:
     target = raising_target(ValueError("a"))
     for name, data in (("raising-ValueError-1", b"abcx"), ("raising-slow-2", b"a")):
         (tmp_path / name).write_bytes(data)

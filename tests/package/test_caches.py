@@ -2,20 +2,20 @@ import pytest
 
 from support.caches import BOUNDS, CONSTANTS, ONE_CALL, all_caches, lasting_caches, owner
 
-MOST = 1_024
+MAX_SIZE = 1_024
 
 
 @pytest.mark.slow
-def test_each_function_that_remembers_has_a_bound() -> None:
+def test_each_function_cache_has_a_size_limit() -> None:
     # A vocabulary once was kept for each path that it was ever read from: 100 MB each.
     functions = [each for each in all_caches() if each.kind == "function"]
     assert len(functions) > 30
-    without = [each.place for each in functions if each.bound is None or each.bound > MOST]
-    assert not without, "give lru_cache a maxsize: what is kept for each input there is fills the memory"
+    without = [each.place for each in functions if each.bound is None or each.bound > MAX_SIZE]
+    assert not without, "give lru_cache a maxsize: one kept value for each input fills the memory"
 
 
 @pytest.mark.slow
-def test_whatever_else_lasts_has_a_bound_that_is_written_down() -> None:
+def test_each_other_lasting_cache_has_a_documented_limit() -> None:
     unknown = [each.place for each in lasting_caches() if each.kind != "function" and each.place not in BOUNDS]
     assert not unknown, (
         "this is kept and may grow: bound it and say so in BOUNDS of tests/support/caches.py, "
@@ -23,7 +23,7 @@ def test_whatever_else_lasts_has_a_bound_that_is_written_down() -> None:
     )
 
 
-def test_the_lists_hold_nothing_that_is_gone() -> None:
+def test_lists_of_known_caches_name_only_existing_caches() -> None:
     places = {each.place for each in all_caches()}
     assert not (BOUNDS.keys() | CONSTANTS) - places
     assert not ONE_CALL - {owner(each) for each in all_caches() if each.kind == "object"}

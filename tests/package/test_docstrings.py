@@ -11,7 +11,7 @@ from support.paths import PACKAGE
 QUESTION = re.compile(
     r"(?:What|Whatever|Whether|Which|Who|Whom|Whose|How|Where|When|Why|The same|So many|So much|As)\b"
 )
-MOST_WORDS = 25
+MAX_WORDS = 25
 
 
 def first_lines() -> list[tuple[str, str]]:
@@ -28,9 +28,9 @@ def first_lines() -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_docstrings_begin_plainly() -> None:
+def test_docstrings_begin_with_a_short_plain_line() -> None:
     lines = first_lines()
     assert len(lines) > 1000
     assert [each for each in lines if QUESTION.match(each[1])] == []
     assert [each for each in lines if not re.match(r"[A-Z`*\"'\d]", each[1])] == []
-    assert [each for each in lines if len(each[1].split()) > MOST_WORDS] == []
+    assert [each for each in lines if len(each[1].split()) > MAX_WORDS] == []

@@ -29,7 +29,7 @@ BUILT_IN = {
 
 
 @pytest.mark.parametrize(("name", "built_in"), BUILT_IN.items())
-def test_each_error_is_caught_as_ours_and_as_the_built_in(name: str, built_in: type[Exception]) -> None:
+def test_each_error_is_a_lazyprompt_error_and_a_built_in_error(name: str, built_in: type[Exception]) -> None:
     kind = getattr(errors, name)
     with pytest.raises(built_in, match="what was given"):
         raise kind("what was given")
@@ -37,14 +37,14 @@ def test_each_error_is_caught_as_ours_and_as_the_built_in(name: str, built_in: t
     assert getattr(lazyprompt, name) is kind
 
 
-def test_the_tree_has_no_other_error_and_its_drawing_shows_each() -> None:
+def test_error_classes_are_complete_and_shown_in_the_module_docstring() -> None:
     assert {kind.__name__ for kind in LazyPromptError.__subclasses__()} == BUILT_IN.keys() - {"EngineError"}
     assert issubclass(errors.EngineError, errors.ModuleError)
     for name, built_in in BUILT_IN.items():
         assert f"{name} ({built_in.__name__})" in (errors.__doc__ or "")
 
 
-def test_a_slot_error_prints_its_message_and_not_a_repr() -> None:
+def test_slot_error_prints_its_message_and_not_a_repr() -> None:
     assert str(KeyError("no 'x'")) != "no 'x'"
     assert str(SlotError("no 'x'")) == "no 'x'"
     assert str(SlotError()) == ""
@@ -59,7 +59,7 @@ def test_errors_can_be_pickled_and_copied(name: str) -> None:
         assert str(twin) == "what was given"
 
 
-def test_an_error_of_a_module_keeps_what_arrived() -> None:
+def test_module_error_keeps_its_attributes_when_pickled() -> None:
     error = errors.EngineError("gone", kind="empty", status=500, partial="a")
     for twin in (error, pickle.loads(pickle.dumps(error))):  # noqa: S301 - our own bytes
         assert (str(twin), twin.kind, twin.status, twin.partial) == ("gone", "empty", 500, "a")
@@ -67,7 +67,7 @@ def test_an_error_of_a_module_keeps_what_arrived() -> None:
     assert (bare.kind, bare.status, bare.partial, errors.BatchError("x").setting) == ("", None, None, "")
 
 
-def test_the_nearest_name_is_offered() -> None:
+def test_nearest_known_name_is_suggested() -> None:
     assert did_you_mean("contxt", ["query", "context"]) == " (did you mean 'context'?)"
     assert did_you_mean("contxt", iter(["context"])) == " (did you mean 'context'?)"
 
@@ -85,7 +85,7 @@ def test_the_nearest_name_is_offered() -> None:
         ("ｑａ", "qa"),
     ],
 )
-def test_short_and_chinese_names_are_offered(given: str, known: str) -> None:
+def test_similar_short_and_chinese_names_are_suggested(given: str, known: str) -> None:
     # One wrong character of two leaves a similarity of a half, which was too little for a suggestion.
     assert did_you_mean(given, ["input", known, "zebra"]) == f" (did you mean {known!r}?)"
 
@@ -94,7 +94,7 @@ def test_short_and_chinese_names_are_offered(given: str, known: str) -> None:
     ("given", "known"),
     [("context", []), ("context", ["zebra"]), ("de", ["en"]), ("x", ["y"]), (3, ["3"]), (None, ["None"])],
 )
-def test_nothing_is_offered_where_nothing_is_near(given: object, known: list[str]) -> None:
+def test_no_name_is_suggested_without_a_similar_one(given: object, known: list[str]) -> None:
     assert did_you_mean(given, known) == ""
 
 
@@ -111,14 +111,14 @@ def test_nothing_is_offered_where_nothing_is_near(given: object, known: list[str
         ),
     ],
 )
-def test_an_extra_is_installed_as_lazyprompt_was(origin: dict[str, Any], expected: str, tmp_path: Path) -> None:
+def test_extra_is_installed_from_the_package_source(origin: dict[str, Any], expected: str, tmp_path: Path) -> None:
     """From a checkout, the hint once installed a package of the same name from the index."""
     root = tmp_path.as_uri()
     given = {name: value.format(root=root) if name == "url" else value for name, value in origin.items()}
     assert requirement_of("openai", tmp_path / "site-packages", given) == expected.format(root=root, path=tmp_path)
 
 
-def test_a_checkout_is_installed_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extra_of_a_checkout_is_installed_from_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pyproject.toml").touch()
     assert requirement_of("openai", tmp_path, {}) == f'-e "{tmp_path}[openai]"'
     monkeypatch.chdir(tmp_path)
@@ -127,9 +127,13 @@ def test_a_checkout_is_installed_in_place(tmp_path: Path, monkeypatch: pytest.Mo
     assert requirement_of("openai", tmp_path / "lib", {"url": tmp_path.as_uri(), "dir_info": {}}) == '".[openai]"'
 
 
-def test_the_command_installs_from_where_pip_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("origin", "source"), [(None, ""), ("no JSON", ""), ('{"url": "https://a/x.whl"}', " @ https://a/x.whl")]
+)
+def test_install_command_uses_the_source_that_pip_recorded(
+    origin: str | None, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(errors, "__file__", str(tmp_path / "lazyprompt/errors.py"))
-    for origin, source in ((None, ""), ("no JSON", ""), ('{"url": "https://a/x.whl"}', " @ https://a/x.whl")):
-        pip = SimpleNamespace(read_text={"direct_url.json": origin}.__getitem__)
-        monkeypatch.setattr("importlib.metadata.distribution", {"lazyprompt": pip}.__getitem__)
-        assert install_command("openai") == f'pip install "lazyprompt[openai]{source}"'
+    pip = SimpleNamespace(read_text={"direct_url.json": origin}.__getitem__)
+    monkeypatch.setattr("importlib.metadata.distribution", {"lazyprompt": pip}.__getitem__)
+    assert install_command("openai") == f'pip install "lazyprompt[openai]{source}"'

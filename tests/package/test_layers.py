@@ -1,4 +1,4 @@
-"""The layers of docs/internals/architecture.md: every import goes down, and no files form a circle."""
+"""The layers of docs/internals/architecture.md: every import leads to a lower layer, and imports form no cycle."""
 
 import ast
 import re
@@ -72,20 +72,20 @@ def goes_down(arrow: Arrow) -> bool:
 
 
 @pytest.mark.slow
-def test_every_import_goes_down_or_stays_in_its_folder() -> None:
+def test_imports_lead_to_lower_layers_or_stay_in_their_folder() -> None:
     assert [arrow[:2] for arrow in arrows() if not arrow.is_door and not goes_down(arrow)] == []
 
 
-def test_no_files_form_a_circle() -> None:
+def test_imports_form_no_cycle() -> None:
     graph: dict[str, set[str]] = {}
     for arrow in arrows():
         if not arrow.is_door:
             graph.setdefault(arrow.source, set()).add(arrow.target)
-    # A circle is a graphlib.CycleError that names its files.
+    # A cycle raises a graphlib.CycleError that names its files.
     assert [*TopologicalSorter(graph).static_order()]
 
 
-def test_the_doors_are_those_of_the_page() -> None:
+def test_upward_imports_are_the_documented_doors() -> None:
     doors = [arrow for arrow in arrows() if arrow.is_door]
     assert all(arrow.is_deferred for arrow in doors)
     found = {(FILES[arrow.source].relative_to(PACKAGE).as_posix(), folder_of(arrow.target)) for arrow in doors}
@@ -94,12 +94,12 @@ def test_the_doors_are_those_of_the_page() -> None:
 
 
 @pytest.mark.slow
-def test_most_imports_stand_at_the_top() -> None:
+def test_at_most_50_imports_are_deferred() -> None:
     deferred = {arrow[:2] for arrow in arrows() if arrow.is_deferred and not arrow.is_door}
     assert len(deferred - {arrow[:2] for arrow in arrows() if not arrow.is_deferred}) <= 50
 
 
-def test_the_table_has_every_folder_with_its_own_sentence_and_the_file_to_read_first() -> None:
+def test_table_of_layers_describes_each_folder_and_names_its_first_file() -> None:
     assert {*LAYERS} == {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert max(LAYERS.values()) <= 11
     for _, folder, sentence, first in ROW.findall(PAGE):
@@ -108,12 +108,12 @@ def test_the_table_has_every_folder_with_its_own_sentence_and_the_file_to_read_f
         assert (PACKAGE / first).exists()
 
 
-def test_little_is_at_the_root() -> None:
+def test_package_root_has_four_modules() -> None:
     assert {path.name for path in PACKAGE.glob("*.py")} == {"__init__.py", "__main__.py", "_version.py", "errors.py"}
 
 
 @pytest.mark.parametrize("step", sorted(set(re.findall(r"`([\w/]+\.py):([\w.]+)`", PAGE))), ids=":".join)
-def test_the_steps_of_the_routes_are_there(step: tuple[str, str]) -> None:
+def test_functions_named_on_the_architecture_page_exist(step: tuple[str, str]) -> None:
     file, function = step
     found: object = import_module("lazyprompt." + file.removesuffix(".py").replace("/", "."))
     for name in function.split("."):
@@ -129,8 +129,8 @@ OUTPUTS = (
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
-def test_the_route_to_an_output_is_short_and_straight(output: str) -> None:
-    """The fields of a prompt were worked out in five places, and OpenAI's form was made and then repaired."""
+def test_route_to_an_output_visits_at_most_eight_files_once_each(output: str) -> None:
+    """The fields of a prompt were computed in five places, and OpenAI's payload was made and then repaired."""
     routes = PAGE[PAGE.index("All routes of") :]
     begins, own = (steps_of(routes[routes.index(title) :]) for title in ("All routes of", f"\n{output}:\n"))
     files = [file for step in (*begins, *own) if (file := first_file(step))]
@@ -138,11 +138,11 @@ def test_the_route_to_an_output_is_short_and_straight(output: str) -> None:
 
 
 def steps_of(text: str) -> list[str]:
-    """The numbered steps that a text begins with, below its first line."""
+    """The numbered steps after the first line of a text."""
     return re.findall(r"^\d\. (.+)", text.split("\n\n", 2)[1], re.MULTILINE)
 
 
 def first_file(step: str) -> str:
-    """The file that a step is taken in; others that it names are its alternatives."""
+    """The first file that a step names; the others are alternatives."""
     found = re.search(r"`([\w/]+\.py):", step)
     return found[1] if found else ""

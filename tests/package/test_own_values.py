@@ -1,10 +1,10 @@
-"""A value of your own goes wherever a name goes: public parameters for a provider or a family take values too."""
+"""Public parameters for a provider, a family and the like accept objects of the caller as well as names."""
 
 import re
 
 from support.paths import GOLDEN
 
-# The parameters that a name is written from, into a request, a file or a message, so that only text can be passed.
+# Parameters whose name is written into a request, a file or a message, so that they accept only text.
 NAMES = {
     ("AnthropicTokenCounter", "model"),
     ("CallRecord", "model"),
@@ -30,7 +30,7 @@ _NAMED = "provider|format|form|model|family|source|valid|rules|markers|engine|an
 _TEXT_ONLY = re.compile(rf"\b({_NAMED}): str(?: \| None)?(?=[,) ])(?! \|)")
 
 
-def test_no_parameter_for_a_provider_or_a_family_takes_only_a_name() -> None:
+def test_provider_and_family_parameters_accept_objects_beside_names() -> None:
     found = {
         (owner[1], name)
         for line in (GOLDEN / "api.txt").read_text(encoding="utf-8").splitlines()

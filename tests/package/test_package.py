@@ -17,21 +17,22 @@ HEAVY = (
 )
 
 
-def test_the_public_names_are_listed_sorted_and_there() -> None:
+def test_public_names_are_sorted_and_exist() -> None:
     assert list(lazyprompt.__all__) == sorted(lazyprompt.__all__)
     assert dir(lazyprompt) == list(lazyprompt.__all__)
     for name in lazyprompt.__all__:
         assert getattr(lazyprompt, name) is not None
 
 
-def test_type_checkers_and_python_see_the_same_names() -> None:
+def test_package_is_typed_and_type_checkers_see_its_public_names() -> None:
     tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
     block = next(node for node in tree.body if isinstance(node, ast.If))
     seen = {alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert seen == set(lazyprompt.__all__)
+    assert (PACKAGE / "py.typed").exists()
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_unknown_public_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'ChatPromter'"):
         _ = lazyprompt.ChatPromter
 
@@ -48,13 +49,13 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         "import lazyprompt.messages.encoding",
     ],
 )
-def test_nothing_heavy_is_imported_before_it_is_needed(code: str) -> None:
+def test_heavy_dependencies_are_imported_only_when_needed(code: str) -> None:
     check = f"{code}\nimport sys\nprint([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True)  # noqa: S603
     assert done.stdout == "[]\n"
 
 
-def test_no_group_is_repeated_possessively() -> None:
+def test_no_pattern_repeats_a_group_possessively() -> None:
     """Python 3.11.0 to 3.11.4 match ``(?:a|b)*+`` wrongly (CPython issue 106052): `{% include %}` was not found."""
     found = [
         f"{path.relative_to(PACKAGE)}:{number}: {line.strip()}"
@@ -66,15 +67,11 @@ def test_no_group_is_repeated_possessively() -> None:
 
 
 @pytest.mark.slow
-def test_no_check_vanishes_under_optimisation() -> None:
+def test_package_source_has_no_assert_statements() -> None:
     for path in PACKAGE.rglob("*.py"):
         assert not any(
             isinstance(node, ast.Assert) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         ), path
-
-
-def test_the_package_is_typed() -> None:
-    assert (PACKAGE / "py.typed").exists()
 
 
 def _values() -> list[type]:
@@ -84,8 +81,8 @@ def _values() -> list[type]:
 
 @pytest.mark.parametrize("kind", _values())
 @pytest.mark.parametrize("name", ["x", "content", "text"])
-def test_a_value_says_that_it_is_frozen_whatever_is_assigned(kind: type, name: str) -> None:
-    """A name that is no field was answered with a TypeError about super()."""
+def test_assigning_to_a_public_dataclass_raises_frozen_instance_error(kind: type, name: str) -> None:
+    """Assigning to a name that is no field raised a TypeError about super()."""
     value: object = object.__new__(kind)
     with pytest.raises(FrozenInstanceError, match=name):
         setattr(value, name, 1)

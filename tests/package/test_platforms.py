@@ -1,4 +1,4 @@
-"""The package where a system has less than POSIX."""
+"""The package on systems that are not POSIX."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from lazyprompt.errors import EngineError
 from lazyprompt.modules.process import EngineProcess
 from support.paths import PACKAGE
 
-# In the place of Windows: its platform, and what Python does not have there. Other packages are imported before.
+# A simulated Windows: its platform, without the names that Python lacks there. Other packages are imported before.
 AS_WINDOWS = """
 import importlib, os, pkgutil, select, signal, sys, types
 import lazyprompt
@@ -40,14 +40,14 @@ print(len(names))
 
 
 @pytest.mark.slow
-def test_every_module_can_be_imported_without_what_only_posix_has() -> None:
-    """The module that local engines run in asked for a signal, and with it no local model could be imported."""
+def test_each_module_can_be_imported_without_posix_only_names() -> None:
+    """A module needed a signal of POSIX when it was imported, and so did each module that imports it."""
     files = [each for each in PACKAGE.rglob("*.py") if each.name != "__main__.py"]
     done = subprocess.run([sys.executable, "-c", AS_WINDOWS], check=True, capture_output=True, text=True)  # noqa: S603 - our own
     assert int(done.stdout) == len(files) - 1, "all but the package itself"
 
 
-def test_engines_are_not_started_elsewhere_and_what_to_do_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starting_an_engine_without_posix_raises_an_error_with_a_solution(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = EngineProcess("llamacpp", "model.gguf")
     monkeypatch.setattr(os, "name", "another")
     with pytest.raises(EngineError, match=r"only on POSIX systems; start the engine manually and pass its url="):

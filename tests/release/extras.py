@@ -161,9 +161,9 @@ def _try_extra(work: Path, artifact: Path, extra: str, name: str) -> None:
     installed = time.monotonic()
     # All environments stand at one path: what several extras install is compiled once.
     isolated = (str(python), "-I", "-X", f"pycache_prefix={work / 'bytecode'}")
-    said = _run(name, work, *isolated, "-c", USES[extra])
-    if not said.strip():
-        raise ExtraError(f"{name}: its use said nothing")
+    output = _run(name, work, *isolated, "-c", USES[extra])
+    if not output.strip():
+        raise ExtraError(f"{name}: its use printed nothing")
     sys.stdout.write(f"{name}: installed in {installed - begun:.1f} s, used in {time.monotonic() - installed:.1f} s\n")
     sys.stdout.flush()
 

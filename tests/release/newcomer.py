@@ -43,15 +43,15 @@ _SESSION = """\
 import contextlib, io, json, sys, traceback
 answers, names = sys.stdout, {"__name__": "__main__"}
 for given in sys.stdin:
-    code, printed, said = json.loads(given), io.StringIO(), ""
+    code, printed, error_text = json.loads(given), io.StringIO(), ""
     try:
         with contextlib.redirect_stdout(printed):
             exec(compile(code, "page", "exec"), names)
     except BaseException as error:
         places = [at.lineno for at in traceback.extract_tb(error.__traceback__) if at.filename == "page"]
         place = f"{code.splitlines()[places[-1] - 1]}\\n" if places else ""
-        said = place + "".join(traceback.format_exception_only(error))
-    print(json.dumps([printed.getvalue(), said]), file=answers, flush=True)
+        error_text = place + "".join(traceback.format_exception_only(error))
+    print(json.dumps([printed.getvalue(), error_text]), file=answers, flush=True)
 """
 
 
@@ -106,9 +106,9 @@ class Machine:
         answer = out.readline()
         if not answer:
             raise TrippedError("Python itself ended")
-        printed, said = json.loads(answer)
-        if said:
-            raise TrippedError(said)
+        printed, error_text = json.loads(answer)
+        if error_text:
+            raise TrippedError(error_text)
         return str(printed)
 
     def set(self, name: str, value: str) -> None:

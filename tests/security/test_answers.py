@@ -1,6 +1,6 @@
-"""No answer of a server fills the memory or never ends, whatever client reads it.
+"""Responses of servers are limited in size and time, whatever client reads them.
 
-389 KB of gzip became 1.2 GB, and one endless line of a stream 3.7 GB in 27 seconds, with timeout=10.
+Once, 389 KB of gzip became 1.2 GB, and one endless line of a stream 3.7 GB in 27 seconds, with timeout=10.
 """
 
 import gzip
@@ -8,6 +8,7 @@ import tracemalloc
 import zlib
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from functools import partial
 from itertools import repeat
 from time import monotonic
 from typing import Any
@@ -32,13 +33,13 @@ CLIENTS = pytest.mark.parametrize(
 FILLER = b"x" * 999
 EVENT = b'data: {"choices": [], "candidates": []}\n\n'
 
-# The decompressed bodies that are too large as a plain answer.
-WHOLE: dict[str, bytes] = {
+# Bodies that are too large when they are decompressed.
+BODIES: dict[str, bytes] = {
     "a text": b'{"a": "' + b"x" * LIMIT + b'"}',
     "nothing but space": b" " * (LIMIT + 1),
     "many lists": b"[" + b"[]," * LIMIT + b"[]]",
 }
-# The events of streams without an end, and what the error says of them.
+# Endless streams, and the words of the error about each.
 STREAMS: dict[str, tuple[Iterable[bytes], str]] = {
     "an endless line": (repeat(b"data: " + FILLER), "one event in the stream exceeds"),
     "an endless line of bytes alone": (repeat(b"x" * 7), "one event in the stream exceeds"),
@@ -57,8 +58,8 @@ def module(client: tuple[Any, str], url: str, **settings: Any) -> Any:
 
 
 @contextmanager
-def serve_answer(script: Callable[[], Script]) -> Generator[tuple[str, list[dict[str, str]]]]:
-    """A server with one answer; its address, and the headers of the requests that came."""
+def serve_response(script: Callable[[], Script]) -> Generator[tuple[str, list[dict[str, str]]]]:
+    """Serve one response; yield the server's URL and the headers of its requests."""
     seen: list[dict[str, str]] = []
 
     def reply(path: str, headers: dict[str, str], _: bytes) -> tuple[Script, Callable[[bool], None]]:
@@ -73,24 +74,24 @@ def serve_answer(script: Callable[[], Script]) -> Generator[tuple[str, list[dict
 
 
 def failures(client: tuple[Any, str], script: Callable[[], Script], **settings: Any) -> list[ModuleError]:
-    """The errors of the four ways to ask; each asks once."""
+    """The errors of the four ways to call a module; each sends one request."""
     found: list[ModuleError] = []
-    with serve_answer(script) as (url, seen):
+    with serve_response(script) as (url, seen):
         model = module(client, url, **settings)
         for way in ways(model, "hi"):
             with pytest.raises(ModuleError) as caught:
                 way()
             found.append(caught.value)
-            assert len(seen) == len(found), "it was asked for again"
+            assert len(seen) == len(found), "the request was repeated"
         model.close()
     return found
 
 
 @CLIENTS
 @pytest.mark.parametrize("coding", ["identity", "gzip"])
-@pytest.mark.parametrize("body", WHOLE)
-def test_an_answer_has_a_most_of_bytes(client: tuple[Any, str], body: str, coding: str) -> None:
-    sent = gzip.compress(WHOLE[body]) if coding == "gzip" else WHOLE[body]
+@pytest.mark.parametrize("body", BODIES)
+def test_response_larger_than_max_answer_bytes_is_refused(client: tuple[Any, str], body: str, coding: str) -> None:
+    sent = gzip.compress(BODIES[body]) if coding == "gzip" else BODIES[body]
     assert (len(sent) > LIMIT) is (coding == "identity")
     for error in failures(
         client, lambda: Script(200, "application/json", (sent,), headers={"content-encoding": coding})
@@ -103,10 +104,10 @@ def test_an_answer_has_a_most_of_bytes(client: tuple[Any, str], body: str, codin
 @CLIENTS
 @pytest.mark.parametrize("media_type", ["text/event-stream; charset=utf-8", "application/x-ndjson", "text/plain"])
 @pytest.mark.parametrize("events", STREAMS)
-def test_a_stream_ends_at_its_most_of_bytes(client: tuple[Any, str], events: str, media_type: str) -> None:
+def test_endless_stream_ends_at_its_byte_limit(client: tuple[Any, str], events: str, media_type: str) -> None:
     frames, words = STREAMS[events]
     for error in failures(client, lambda: Script(200, media_type, frames, chunked=True)):
-        # A client may find that an event is none before it has read too much.
+        # A client may notice malformed content before the limit is reached.
         assert error.kind in ("too large", "malformed", "server")
         if error.kind == "too large":
             assert f"{words} max_answer_bytes={LIMIT}" in str(error)
@@ -114,8 +115,8 @@ def test_a_stream_ends_at_its_most_of_bytes(client: tuple[Any, str], events: str
 
 @pytest.mark.parametrize("source", ["openai", "anthropic", "gemini"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_an_event_has_many_lines_and_a_most_of_bytes(source: str, end: str) -> None:
-    """An event ends at an empty line, whatever ends a line; lines alone end none."""
+def test_stream_event_of_many_lines_is_limited_in_bytes(source: str, end: str) -> None:
+    """Only an empty line ends an event, whatever the line ends are."""
     frames = repeat(f"data: {'x' * 90}{end}".encode())
     for error in failures((OnlineChatModule, source), lambda: Script(200, "text/event-stream", frames, chunked=True)):
         assert error.kind == "too large"
@@ -124,7 +125,7 @@ def test_an_event_has_many_lines_and_a_most_of_bytes(source: str, end: str) -> N
 
 @pytest.mark.parametrize("status", [400, 500])
 @CLIENTS
-def test_a_refusal_has_a_most_of_bytes(client: tuple[Any, str], status: int) -> None:
+def test_error_response_larger_than_max_answer_bytes_is_refused(client: tuple[Any, str], status: int) -> None:
     sent = gzip.compress(b'{"error": {"message": "' + b"x" * LIMIT + b'"}}')
     script = Script(status, "application/json", (sent,), headers={"content-encoding": "gzip"})
     for error in failures(client, lambda: script, retries=0):
@@ -132,11 +133,11 @@ def test_a_refusal_has_a_most_of_bytes(client: tuple[Any, str], status: int) -> 
 
 
 @CLIENTS
-def test_a_bomb_takes_no_memory(client: tuple[Any, str]) -> None:
+def test_gzip_bomb_in_a_response_takes_little_memory(client: tuple[Any, str]) -> None:
     """The naive version lets the HTTP client decompress: 300 KB became 300 MB."""
     bomb = gzip.compress(b'{"a": "' + b"x" * 300_000_000 + b'"}', 6)
     script = Script(200, "application/json", (bomb,), headers={"content-encoding": "gzip"})
-    with serve_answer(lambda: script) as (url, _):
+    with serve_response(lambda: script) as (url, _):
         model = module(client, url, max_answer_bytes=1_000_000)
         for way in ways(model, "hi"):
             with pytest.raises(ModuleError, match="max_answer_bytes=1000000"):
@@ -156,8 +157,8 @@ def test_a_bomb_takes_no_memory(client: tuple[Any, str]) -> None:
 @pytest.mark.parametrize(
     ("media_type", "words"), [("application/json", "the response"), ("text/event-stream", "one event in the stream")]
 )
-def test_a_slow_answer_ends(client: tuple[Any, str], media_type: str, words: str) -> None:
-    """Each byte comes quickly, the answer never does."""
+def test_endless_slow_response_times_out(client: tuple[Any, str], media_type: str, words: str) -> None:
+    """Each byte arrives in time, but the response never ends."""
     begin = monotonic()
     script = Script(200, media_type, repeat(b" "), chunked=True, between=0.05)
     for error in failures(client, lambda: script, timeout=0.6, retries=0):
@@ -167,7 +168,7 @@ def test_a_slow_answer_ends(client: tuple[Any, str], media_type: str, words: str
 
 
 @CLIENTS
-def test_a_stream_of_quick_events_ends(client: tuple[Any, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_stream_of_events_times_out(client: tuple[Any, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_limits, "STREAM_TIME", 1)
     media_type = "application/x-ndjson" if client[1] == "ollama" else "text/event-stream"
     event = b"{}\n" if client[1] == "ollama" else b": still here\n\n"
@@ -175,13 +176,13 @@ def test_a_stream_of_quick_events_ends(client: tuple[Any, str], monkeypatch: pyt
     for error in failures(client, lambda: script, timeout=0.6, retries=0)[1::2]:
         assert (error.kind, "the stream took longer than 1 times timeout=0.6" in str(error)) in (
             ("timeout", True),
-            ("malformed", False),  # Ollama's events have fields that must be there
+            ("malformed", False),  # Ollama's client requires fields in each event
         )
 
 
 @pytest.mark.parametrize("source", ONLINE)
-def test_what_keeps_the_limits_is_read_compressed_or_not(source: str) -> None:
-    """gzip is asked for; answers and streams in it are read, in one piece or byte by byte."""
+def test_gzip_response_reads_the_same_as_an_uncompressed_response(source: str) -> None:
+    """Requests ask for gzip; compressed responses and streams are read, whole or byte by byte."""
     with ModelServer(judges=False) as server:
         expected = [way() for way in ways(module((OnlineChatModule, source), server.url(source)), "ping")]
         played = server.http.reply
@@ -204,36 +205,32 @@ def test_what_keeps_the_limits_is_read_compressed_or_not(source: str) -> None:
 
 @CLIENTS
 @pytest.mark.parametrize("coding", ["br", "zstd", "deflate", "gzip, gzip"])
-def test_a_compression_that_was_not_asked_for_is_refused(client: tuple[Any, str], coding: str) -> None:
+def test_response_with_an_unrequested_content_encoding_is_refused(client: tuple[Any, str], coding: str) -> None:
     script = Script(200, "application/json", (b"{}",), headers={"content-encoding": coding})
     for error in failures(client, lambda: script, retries=0):
         assert f"the server sent the content-encoding {coding!r}, but the request asked for gzip" in str(error)
 
 
-@pytest.mark.parametrize("given", [0, -1, 1.5, "1", None])
-def test_the_limit_is_a_number_of_bytes(given: Any) -> None:
-    for make in (
-        lambda: OnlineChatModule(max_answer_bytes=given),
-        lambda: TrainableModule("m", max_answer_bytes=given),
-    ):
-        with pytest.raises(ModuleError, match="max_answer_bytes must be"):
-            make()
+@pytest.mark.parametrize("make", [OnlineChatModule, partial(TrainableModule, "m")], ids=["online", "local"])
+@pytest.mark.parametrize("limit", [0, -1, 1.5, "1", None])
+def test_max_answer_bytes_must_be_a_positive_integer(make: Callable[..., object], limit: Any) -> None:
+    with pytest.raises(ModuleError, match="max_answer_bytes must be"):
+        make(max_answer_bytes=limit)
 
 
-def test_hooks_of_ones_own_client_stay() -> None:
-    """Gemini's and Ollama's clients take hooks in their options."""
+@pytest.mark.parametrize("source", ["ollama", "gemini"])
+def test_event_hooks_in_the_client_options_are_kept(source: str) -> None:
+    """The clients of Gemini and Ollama accept hooks in their options."""
     seen: list[str] = []
     hooks: dict[str, list[Callable[[object], None]]] = {
         "request": [lambda _: seen.append("request")],
         "response": [lambda _: seen.append("response")],
     }
-    script = Script(200, "application/json", (WHOLE["a text"],))
+    script = Script(200, "application/json", (BODIES["a text"],))
     options: dict[str, dict[str, Any]] = {
         "ollama": {"event_hooks": hooks},
         "gemini": {"http_options": {"client_args": {"event_hooks": hooks}}},
     }
-    with serve_answer(lambda: script) as (url, _):
-        for source, given in options.items():
-            with pytest.raises(ModuleError, match="max_answer_bytes"):
-                module((OnlineChatModule, source), url, options=given)("hi")
-    assert seen == ["request", "response"] * 2
+    with serve_response(lambda: script) as (url, _), pytest.raises(ModuleError, match="max_answer_bytes"):
+        module((OnlineChatModule, source), url, options=options[source])("hi")
+    assert seen == ["request", "response"]

@@ -1,6 +1,6 @@
-"""A library in an archive writes nothing outside of its own copy, and not more than it may.
+"""A prompt library in an archive is extracted within its own copy, and within limits.
 
-That no code of a package is run: tests/files/library/test_library.py.
+That no code of a package runs: tests/files/library/test_library.py.
 """
 
 import tempfile
@@ -23,7 +23,7 @@ PROMPT = "user:\nhi"
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where copies of archives are put."""
+    """The directory of the extracted copies."""
     made = tmp_path / "temporary"
     made.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(made))
@@ -33,14 +33,14 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def pack(tmp_path: Path, *members: tuple[str | zipfile.ZipInfo, str | bytes]) -> Path:
     path = tmp_path / "a.zip"
     with warnings.catch_warnings(), zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        warnings.simplefilter("ignore")  # of names that are there twice
+        warnings.simplefilter("ignore")  # about duplicate names
         for name, data in (*members, ("pkg/ok.prompty", PROMPT)):
             file.writestr(name, data)
     return path
 
 
 def naive(archive: Path, into: Path) -> None:
-    """An archive taken out as anybody would do it by hand."""
+    """Extract an archive by joining its member names to a directory."""
     with zipfile.ZipFile(archive) as file:
         for name in file.namelist():
             path = into / name
@@ -59,8 +59,8 @@ def files_in(place: Path) -> set[str]:
 @pytest.mark.parametrize(
     "name", ["pkg/../../evil.prompty", "pkg/s/../../../evil.prompty", "../evil.prompty", "{tmp}/evil.prompty", "pkg/.."]
 )
-def test_no_member_is_written_outside(tmp_path: Path, temporary: Path, name: str) -> None:
-    """The naive version writes ``evil.prompty`` beside its directory. Ours left an OSError to the caller."""
+def test_archive_members_are_never_extracted_outside_the_copy(tmp_path: Path, temporary: Path, name: str) -> None:
+    """The naive version writes ``evil.prompty`` beside its directory. Ours once raised an OSError."""
     archive = pack(tmp_path, (name.format(tmp=tmp_path), "evil"))
     if name != "pkg/..":
         (tmp_path / "by_hand").mkdir()
@@ -77,7 +77,7 @@ def test_no_member_is_written_outside(tmp_path: Path, temporary: Path, name: str
 
 
 @pytest.mark.parametrize("name", ["pkg//etc/evil.prompty", "pkg/C:\\evil.prompty", "pkg/..\\evil.prompty"])
-def test_an_absolute_name_is_one_within(tmp_path: Path, temporary: Path, name: str) -> None:
+def test_absolute_member_names_are_extracted_within_the_copy(tmp_path: Path, temporary: Path, name: str) -> None:
     made = library(pack(tmp_path, (name, PROMPT)))
     keys = made.keys()
     assert "ok" in keys
@@ -87,8 +87,8 @@ def test_an_absolute_name_is_one_within(tmp_path: Path, temporary: Path, name: s
 
 
 @pytest.mark.parametrize("kind", [S_IFLNK, S_IFIFO])
-def test_a_member_that_is_a_link_is_the_text_of_its_path(tmp_path: Path, temporary: Path, kind: int) -> None:
-    """The naive version, as tar makes it: a link to a file outside, which is then read as if it were a prompt."""
+def test_link_or_pipe_member_is_extracted_as_regular_file(tmp_path: Path, temporary: Path, kind: int) -> None:
+    """The naive version, as tar does it, makes a link to a file outside, which is then read as a prompt."""
     secret = tmp_path / "secret.prompty"
     secret.write_text("the secret")
     (tmp_path / "link.prompty").symlink_to(secret)
@@ -103,32 +103,32 @@ def test_a_member_that_is_a_link_is_the_text_of_its_path(tmp_path: Path, tempora
 
 
 @pytest.mark.parametrize(
-    ("members", "says"),
+    ("members", "message"),
     [
         ([("pkg/a", "x"), ("pkg/a/b.prompty", PROMPT)], "cannot extract 'a' from the archive: .*exists"),
         ([("pkg/" + "x" * 300 + ".prompty", PROMPT)], "cannot extract .* from the archive: .*too long"),
         ([("pkg/" + "a/" * 30 + "x.prompty", PROMPT)], "can contain at most 10000 files"),
     ],
 )
-def test_what_no_directory_can_hold_is_refused(
-    tmp_path: Path, temporary: Path, members: list[tuple[str, str]], says: str
+def test_archive_that_cannot_be_extracted_is_refused_and_leaves_no_files(
+    tmp_path: Path, temporary: Path, members: list[tuple[str, str]], message: str
 ) -> None:
-    """The naive version fails with an OSError, or makes directories as deep as it is told; and leaves them there."""
+    """The naive version raises an OSError or makes all the nested directories, and leaves them behind."""
     archive = pack(tmp_path, *members)
-    if "at most" in says:
+    if "at most" in message:
         naive(archive, temporary)
         assert len(max(temporary.rglob("x.prompty")).parts) > 30
         rmtree(temporary / "pkg")
     else:
-        with pytest.raises(OSError, match="directory|too long"):
+        with pytest.raises(OSError, match="exists|too long"):
             naive(archive, temporary / "by_hand")
         rmtree(temporary / "by_hand")
-    with pytest.raises(PromptFileError, match=says):
+    with pytest.raises(PromptFileError, match=message):
         library(archive)
     assert list(temporary.iterdir()) == []
 
 
-def test_a_broken_archive_is_an_error_of_ours(tmp_path: Path, temporary: Path) -> None:
+def test_corrupt_archive_raises_a_prompt_file_error(tmp_path: Path, temporary: Path) -> None:
     archive = pack(tmp_path, ("pkg/a.txt", "x" * 1000))
     data = bytearray(archive.read_bytes())
     at = data.index(b"pkg/a.txt") + len("pkg/a.txt")
@@ -141,10 +141,10 @@ def test_a_broken_archive_is_an_error_of_ours(tmp_path: Path, temporary: Path) -
 
 
 @pytest.mark.slow
-def test_a_bomb_fills_neither_the_memory_nor_the_disk(
+def test_zip_bomb_fills_neither_memory_nor_disk(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The naive version writes 36 MB for a file of 40 KB. Ours had no bound for all members together: 50 GB of them."""
+    """The naive version writes 36 MB for a file of 40 KB. Ours once had no limit for all members together."""
     monkeypatch.setattr(layers, "MAX_TOTAL", 11_000_000)
     archive = pack(
         tmp_path, ("pkg/large.txt", bytes(20_000_000)), *((f"pkg/{n}.txt", bytes(4_000_000)) for n in range(4))
@@ -161,22 +161,24 @@ def test_a_bomb_fills_neither_the_memory_nor_the_disk(
     assert list(temporary.iterdir()) == []
 
 
-def test_a_member_that_is_too_large_for_a_prompt_is_not_copied(tmp_path: Path, temporary: Path) -> None:
-    made = library(pack(tmp_path, ("pkg/large.prompty", bytes(5_000_001))))
-    assert made.keys() == ("ok",)
-    assert {Path(each).name for each in files_in(temporary)} == {"ok.prompty"}
+def test_archive_member_too_large_for_a_prompt_is_cut_and_refused(tmp_path: Path, temporary: Path) -> None:
+    made = library(pack(tmp_path, ("pkg/large.prompty", bytes(7_000_000))))
+    sizes = {each.name: each.stat().st_size for each in temporary.rglob("*.prompty")}
+    assert sizes == {"large.prompty": 5_000_001, "ok.prompty": len(PROMPT)}
+    with pytest.raises(PromptFileError, match="file is too large"):
+        made.get("large")
 
 
-def test_there_are_not_more_members_than_a_library_has(
+def test_archive_with_more_members_than_the_limit_is_refused(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The naive version writes as many files as there are names. The bound, 10,000, is set lower to be quick."""
+    """The naive version writes as many files as there are names. The limit, 10,000, is lowered to be quick."""
     monkeypatch.setattr(layers, "MAX_FILES", 50)
     archive = pack(tmp_path, *((f"pkg/{number}.txt", "") for number in range(60)))
     naive(archive, tmp_path / "by_hand")
     assert len(files_in(tmp_path / "by_hand")) == 61
     with pytest.raises(PromptFileError, match="can contain at most 50 files") as held:
         library(archive)
-    # What was taken out stayed as long as anybody held the error.
+    # The extracted files once remained as long as the exception was referenced.
     assert list(temporary.iterdir()) == []
     assert held.value.__traceback__ is not None

@@ -1,6 +1,6 @@
-"""Test files of strangers: what they name stays in their directory, their patterns end, and they run no code.
+"""Untrusted test files read nothing outside their directory, have time limits for their patterns, and run no code.
 
-Test files came last, and had a reader of their own: ``file: ../../.ssh/id_rsa`` was read, and collecting it printed it.
+Once, ``file: ../../.ssh/id_rsa`` was read, and printed when pytest collected the test file.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LINES = f"user:\n{HIDDEN}\n"
 
 @pytest.fixture
 def base(tmp_path: Path) -> Iterator[Path]:
-    """A directory of a stranger beside files of ours."""
+    """An untrusted directory beside private files."""
     made = tmp_path / "theirs"
     (made / "in").mkdir(parents=True)
     (made / "own.prompty").write_text("user:\nfine\n")
@@ -78,36 +78,36 @@ NAMES = [
 
 
 def case_file_messages(base: Path, text: str) -> str:
-    """All that the command and pytest write about a test file."""
+    """The output of the test command about a test file, in all formats."""
     (base / "a.test.yaml").write_text(text)
-    said: list[str] = []
+    printed: list[str] = []
     for form in ("table", "json", "junit", "github"):
         ran = run_in_process("test", "a.test.yaml", "--format", form, "--update")
-        said += [ran.out, ran.err]
+        printed += [ran.out, ran.err]
     assert not (base / "a.test.snapshots.yaml").exists()
-    return "".join(said)
+    return "".join(printed)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_test_file_names_no_prompt_elsewhere(base: Path, name: str) -> None:
-    """The naive version, which joined the paths, read each of these, and printed its first line as wrong."""
+def test_test_file_with_a_prompt_outside_its_directory_is_refused(base: Path, name: str) -> None:
+    """The naive version joined the paths, read each of these files, and quoted its first line in an error."""
     name = name.format(tmp=base.parent)
-    said = case_file_messages(base, f"file: {name}\ncases: [{{prompt: [{{contains: x}}, {{snapshot: true}}]}}]\n")
-    assert "a.test.yaml:1:7: " in said
-    assert HIDDEN not in said
+    printed = case_file_messages(base, f"file: {name}\ncases: [{{prompt: [{{contains: x}}, {{snapshot: true}}]}}]\n")
+    assert "a.test.yaml:1:7: " in printed
+    assert HIDDEN not in printed
 
 
 @pytest.mark.parametrize("name", ["../secret.jsonl", "{tmp}/secret.jsonl", "rows.jsonl", "door/secret.jsonl"])
-def test_a_test_file_names_no_rows_elsewhere(base: Path, name: str) -> None:
-    said = case_file_messages(base, f"file: own.prompty\nrows: {name.format(tmp=base.parent)}\n")
-    assert "a.test.yaml:2:7: " in said
-    assert "outside allowed roots" in said
-    assert HIDDEN not in said
+def test_test_file_with_rows_outside_its_directory_is_refused(base: Path, name: str) -> None:
+    printed = case_file_messages(base, f"file: own.prompty\nrows: {name.format(tmp=base.parent)}\n")
+    assert "a.test.yaml:2:7: " in printed
+    assert "outside allowed roots" in printed
+    assert HIDDEN not in printed
 
 
 @pytest.mark.parametrize("end", ["yaml", "jsonl"])
-def test_no_link_beside_a_prompt_is_followed(base: Path, end: str) -> None:
-    """The name of a test file, of its prompt and of its snapshots may be links too: the first line was printed."""
+def test_test_file_that_links_out_of_its_directory_is_refused(base: Path, end: str) -> None:
+    """A test file was read through a link, and an error quoted the first line of the linked file."""
     (base / f"own.test.{end}").symlink_to(base.parent / "secret.jsonl")
     if end == "yaml":
         assert is_case_file(base / "own.test.yaml")
@@ -116,7 +116,7 @@ def test_no_link_beside_a_prompt_is_followed(base: Path, end: str) -> None:
     assert HIDDEN not in str(caught.value)
 
 
-def test_a_prompt_beside_its_cases_is_no_link(base: Path) -> None:
+def test_prompt_that_links_out_of_its_directory_is_refused(base: Path) -> None:
     (base / "link.test.yaml").write_text("cases: [{}]")
     (base / "link.yaml").unlink()
     assert HIDDEN not in str([*Runner().run([CaseFile.read(base / "link.test.yaml")])])
@@ -124,20 +124,20 @@ def test_a_prompt_beside_its_cases_is_no_link(base: Path) -> None:
         render_cases(base / "link.prompty")
 
 
-def test_snapshots_are_read_through_no_link(base: Path) -> None:
+def test_snapshot_file_that_links_out_of_its_directory_is_refused(base: Path) -> None:
     (base / "own.test.snapshots.yaml").symlink_to(base.parent / "secret.yaml")
     with pytest.raises(PromptFileError, match="outside allowed roots"):
         Snapshots(base / "own.test.yaml")
 
 
-def test_what_a_root_allows_is_read(base: Path) -> None:
+def test_prompt_outside_the_directory_is_read_with_the_root_option(base: Path) -> None:
     (base / "a.test.yaml").write_text("file: ../secret.prompty\ncases: [{prompt: [{contains: hunter2}]}]\n")
     assert run_in_process("test", "a.test.yaml").status == 2
     assert run_in_process("test", "a.test.yaml", "--root", "..").status == 0
 
 
 @pytest.mark.slow
-def test_collecting_prints_nothing_from_elsewhere(base: Path) -> None:
+def test_pytest_collection_prints_no_content_of_files_outside(base: Path) -> None:
     (base / "a.test.yaml").write_text("file: ../secret.yaml\ncases: [{prompt: [{contains: x}]}]\n")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", str(base)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=base)  # noqa: S603 - pytest
@@ -149,15 +149,15 @@ def test_collecting_prints_nothing_from_elsewhere(base: Path) -> None:
     assert "<PromptCase 1>" in ran.stdout
 
 
-def test_a_pipe_of_rows_is_not_waited_for(base: Path) -> None:
-    """Rows of a test file were opened without a look: a pipe was waited for."""
+def test_rows_from_a_named_pipe_are_refused(base: Path) -> None:
+    """Rows of a test file were opened without a check of the file type, which blocked at a pipe."""
     os.mkfifo(base / "pipe.jsonl")
     (base / "a.test.yaml").write_text("file: own.prompty\nrows: pipe.jsonl\n")
     with pytest.raises(BatchError, match="not a regular file"):
         [*Runner().run([CaseFile.read(base / "a.test.yaml")])]
 
 
-def test_a_version_is_read_through_no_link(base: Path) -> None:
+def test_older_version_that_is_a_link_is_not_read(base: Path) -> None:
     """A link in another directory, or in a commit, was followed."""
     (base / "old").mkdir()
     (base / "old" / "own.prompty").symlink_to(base.parent / "secret.prompty")
@@ -170,8 +170,8 @@ def git(*arguments: str) -> None:
     subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *arguments], check=True, capture_output=True)  # noqa: S603, S607 - of the user
 
 
-def test_an_unpacked_repository_runs_nothing(base: Path) -> None:
-    """``--against`` checked a revision out: filters, hooks and the monitor of an archive's .git ran."""
+def test_comparison_with_a_git_revision_runs_no_filters_and_no_hooks(base: Path) -> None:
+    """``--against`` checked out a revision, which ran the filters and hooks of an untrusted repository."""
     git("init", "-q")
     (base / ".gitattributes").write_text("*.prompty filter=evil\n")
     git("add", ".gitattributes", "own.prompty", "link.prompty")
@@ -226,10 +226,10 @@ def answers(path: Path) -> Answers:
     ],
 )
 @pytest.mark.parametrize("exists", [True, False])
-def test_answers_are_kept_in_no_planted_database(
+def test_responses_are_not_saved_through_planted_links(
     base: Path, name: str, plant: Callable[[Path, Path], None], *, exists: bool
 ) -> None:
-    """The database of answers was opened through links: a table was added to any database, or a file made anywhere."""
+    """The database was opened through links: any database got another table, or a file was made anywhere."""
     victim = base.parent / "elsewhere" / "answers.sqlite"
     victim.parent.mkdir()
     if exists:
@@ -246,20 +246,20 @@ def test_answers_are_kept_in_no_planted_database(
     assert {each.name: each.read_bytes() for each in victim.parent.iterdir()} == before
 
 
-def test_answers_are_kept_in_a_database_of_ours(base: Path) -> None:
+def test_response_database_is_created_and_opened_again(base: Path) -> None:
     for _ in range(2):
         answers(Path(".lazyprompt/answers.sqlite")).close()
     assert sorted(each.name for each in (base / ".lazyprompt").iterdir()) == [".gitignore", "answers.sqlite"]
 
 
-STEEP = "(a|a)+$"
+BACKTRACKING = "(a|a)+$"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["regex", "not_regex"])
-@pytest.mark.parametrize("pattern", [STEEP, "(a|aa)+$", "^(?:b|(a|a)+$)"])
-def test_a_pattern_of_a_test_file_ends(kind: str, pattern: str) -> None:
-    """``re`` searched without an end: 2 ** 60 steps."""
+@pytest.mark.parametrize("pattern", [BACKTRACKING, "(a|aa)+$", "^(?:b|(a|a)+$)"])
+def test_backtracking_pattern_of_a_check_is_stopped(kind: str, pattern: str) -> None:
+    """``re`` itself would take 2 ** 60 steps."""
     case = LoadedPrompt.load(Path("x"), text="user:\n" + "a" * 60 + "!").render()
     begun = time.process_time()
     (failure,) = prompt_failures(case, [make_check("prompt", kind, pattern)])
@@ -268,17 +268,17 @@ def test_a_pattern_of_a_test_file_ends(kind: str, pattern: str) -> None:
 
 
 SCHEMAS: list[dict[str, Any]] = [
-    {"type": "string", "pattern": STEEP},
-    {"type": "object", "patternProperties": {STEEP: True}},
-    {"type": "object", "patternProperties": {STEEP: True}, "additionalProperties": False},
-    {"properties": {"a": {"items": {"pattern": STEEP}}}},
+    {"type": "string", "pattern": BACKTRACKING},
+    {"type": "object", "patternProperties": {BACKTRACKING: True}},
+    {"type": "object", "patternProperties": {BACKTRACKING: True}, "additionalProperties": False},
+    {"properties": {"a": {"items": {"pattern": BACKTRACKING}}}},
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("schema", SCHEMAS)
-def test_a_pattern_of_a_schema_ends(schema: dict[str, Any]) -> None:
-    """The validator's own patterns have no time limit."""
+def test_backtracking_pattern_in_a_json_schema_is_stopped(schema: dict[str, Any]) -> None:
+    """Patterns in the JSON Schema validator have no time limit of their own."""
     needs("jsonschema")
     long = "a" * 60 + "!"
     begun = time.process_time()
@@ -288,8 +288,8 @@ def test_a_pattern_of_a_schema_ends(schema: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_a_schema_that_doubles_its_work_ends() -> None:
-    """References to one another took 2 ** 40 steps."""
+def test_json_schema_with_exponential_work_is_stopped() -> None:
+    """Nested references took 2 ** 40 steps."""
     needs("jsonschema")
     defs = {f"d{at}": {"allOf": [{"$ref": f"#/$defs/d{at + 1}"}] * 2} for at in range(40)}
     schema: Any = {"$ref": "#/$defs/d0", "$defs": {**defs, "d40": {"type": "string"}}}
@@ -309,7 +309,7 @@ def test_a_schema_that_doubles_its_work_ends() -> None:
         ({"$id": "https://example.com/s", "$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}}, "a", 0),
     ],
 )
-def test_schemas_work_as_before(schema: dict[str, Any], answer: object, faults: int) -> None:
+def test_json_schema_keywords_are_validated(schema: dict[str, Any], answer: object, faults: int) -> None:
     needs("jsonschema")
     check = make_check("answer", "json_schema", schema)
     assert len(answer_failures(json.dumps(answer), [check], None)) == faults
@@ -320,7 +320,7 @@ def test_schemas_work_as_before(schema: dict[str, Any], answer: object, faults: 
 )
 @pytest.mark.parametrize("key", ["$ref", "$dynamicRef"])
 @pytest.mark.parametrize("place", ["{}", "{{properties: {{a: {}}}}}", "{{allOf: [true, {}]}}", "{{$defs: {{a: {}}}}}"])
-def test_a_schema_refers_to_itself_alone(base: Path, target: str, key: str, place: str) -> None:
+def test_json_schema_with_a_reference_outside_itself_is_refused(base: Path, target: str, key: str, place: str) -> None:
     """``$ref: http://…`` was fetched, ``file://`` read, and the content echoed."""
     schema = place.format(f"{{{key}: '{target}'}}")
     (base / "a.test.yaml").write_text(f"file: own.prompty\ncases: [{{answer: [{{json_schema: {schema}}}]}}]\n")
@@ -328,25 +328,25 @@ def test_a_schema_refers_to_itself_alone(base: Path, target: str, key: str, plac
         CaseFile.read(base / "a.test.yaml")
 
 
-def test_nothing_is_retrieved_for_a_schema(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Were a reference to pass the reader, nothing would be fetched for it either."""
+@pytest.mark.parametrize(
+    "schema",
+    [{"$ref": "http://127.0.0.1:1/a"}, {"$id": "http://127.0.0.1:1/b", "properties": {"a": {"$ref": "c"}}}],
+)
+def test_references_of_a_json_schema_are_never_fetched(monkeypatch: pytest.MonkeyPatch, schema: object) -> None:
+    """Even a reference that the reader of test files let pass would not be fetched."""
     needs("jsonschema")
-    asked: list[object] = []
-    monkeypatch.setattr("urllib.request.urlopen", lambda *given, **_: asked.append(given))
-    check = make_check("answer", "json_schema", {"type": "string"})
-    for schema in (
-        {"$ref": "http://127.0.0.1:1/a"},
-        {"$id": "http://127.0.0.1:1/b", "properties": {"a": {"$ref": "c"}}},
-    ):
-        (failure,) = answer_failures('{"a": 1}', [check._replace(value=schema)], None)
-        assert failure.message.startswith("the schema is wrong: ")
-    assert not asked
+    fetched: list[object] = []
+    monkeypatch.setattr("urllib.request.urlopen", lambda *given, **_: fetched.append(given))
+    check = make_check("answer", "json_schema", {"type": "string"})._replace(value=schema)
+    (failure,) = answer_failures('{"a": 1}', [check], None)
+    assert failure.message.startswith("the schema is wrong: ")
+    assert not fetched
 
 
 @pytest.mark.parametrize("name", ["builtins:exec", "os:system", "evil:check"])
 @pytest.mark.parametrize("place", ["cases: [{{answer: {0}}}]", "cases: [{{}}]\nanswer: {0}"])
-def test_code_runs_only_when_asked(base: Path, name: str, place: str) -> None:
-    """``--run`` called any function: ``builtins:exec`` with the model's answer."""
+def test_python_check_without_allow_code_is_refused(base: Path, name: str, place: str) -> None:
+    """``--run`` called any function: ``builtins:exec`` with the model's response."""
     (base / "evil.py").write_text(f"open({str(base.parent / 'ran')!r}, 'w')\ndef check(answer, inputs): pass\n")
     (base / "a.test.yaml").write_text("file: own.prompty\n" + place.format(f"[{{python: '{name}'}}]"))
     file = CaseFile.read(base / "a.test.yaml")
@@ -358,7 +358,7 @@ def test_code_runs_only_when_asked(base: Path, name: str, place: str) -> None:
     assert not (base.parent / "ran").exists()
 
 
-def test_code_runs_when_it_is_asked_for(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_check_runs_with_allow_code(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(base)
     (base / "kind.py").write_text("def check(answer, inputs):\n    return 'no' if 'fine' in answer else True\n")
     (base / "a.test.yaml").write_text("file: own.prompty\ncases: [{answer: [{python: 'kind:check'}]}]\n")
@@ -371,8 +371,10 @@ def test_code_runs_when_it_is_asked_for(base: Path, monkeypatch: pytest.MonkeyPa
 ESCAPE = "\x1b]0;owned\x07\x1b[2J\x9b31m"
 
 
-def test_no_form_writes_escape_sequences(base: Path) -> None:
-    """The table and GitHub's lines wrote them raw where the output was no terminal, and logs are shown on one."""
+@pytest.mark.parametrize("form", ["table", "github", "junit", "json"])
+@pytest.mark.parametrize("more", [(), ("--against", "old")], ids=["alone", "compared"])
+def test_test_command_prints_no_escape_sequences(base: Path, form: str, more: tuple[str, ...]) -> None:
+    """Two formats printed them raw if the output was not a terminal, but logs are shown in one later."""
     text = json.dumps(ESCAPE)
     (base / "own.prompty").write_text("user:\n{{ a }}\n")
     (base / "own.test.yaml").write_text(
@@ -381,9 +383,7 @@ def test_no_form_writes_escape_sequences(base: Path) -> None:
     )
     (base / "old").mkdir()
     (base / "old" / "own.prompty").write_text("user:\n{{ a }} old\n")
-    for form in ("table", "github", "junit", "json"):
-        for more in ((), ("--against", "old")):
-            ran = run_in_process("test", "own.test.yaml", "--format", form, *more)
-            assert ran.status == 1
-            assert "\x1b" not in ran.out
-            assert "\x9b" not in ran.out
+    ran = run_in_process("test", "own.test.yaml", "--format", form, *more)
+    assert ran.status == 1
+    assert "\x1b" not in ran.out
+    assert "\x9b" not in ran.out

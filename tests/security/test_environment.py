@@ -1,7 +1,7 @@
-"""Values of the environment: none is displayed, none is written, and on the command line few enter a prompt.
+"""Environment values are never displayed or written; on the command line, only named variables enter a prompt.
 
-A prompt file of a stranger may name any variable. ``default: ${env:AWS_SECRET_ACCESS_KEY}`` was sent to the provider;
-``lib show``, ``test``, its snapshots and ``inspect --json`` printed it: ``json.dumps`` of a secret text is the text.
+An untrusted prompt file may name any variable. ``default: ${env:AWS_SECRET_ACCESS_KEY}`` was sent to the provider;
+``lib show``, ``test``, its snapshots and ``inspect --json`` printed it.
 """
 
 import html
@@ -32,11 +32,11 @@ model:
   connection: {apiKey: "${env:SPY_KEY}"}
 """
 DEFAULT = HEAD + "inputs: {a: {kind: string, default: '${env:SPY_KEY}'}}\n---\nuser:\n"
-# Where a file may put it, and what its template does to it.
+# Where a file may refer to the variable, and how its template may change the value.
 PLACES = {
     "default": DEFAULT + "Hi {{ a }}\n",
-    "part": DEFAULT + "{{ a[2:] }}\n",
-    "turned": DEFAULT + "{{ a | upper }} {{ a | reverse }}\n",
+    "slice": DEFAULT + "{{ a[2:] }}\n",
+    "reversed": DEFAULT + "{{ a | upper }} {{ a | reverse }}\n",
     "letters": DEFAULT + "{{ a | list | join('-') }}\n",
     "choice": HEAD + "inputs: {a: {kind: string, default: '${env:SPY_KEY}', enumValues: [x]}}\n---\nuser:\n{{ a }}\n",
     "instructions": HEAD + "inputs: {}\ninstructions: '${env:SPY_KEY}'\n---\n",
@@ -51,7 +51,7 @@ EVERY_PLACE = pytest.mark.parametrize("place", PLACES)
 
 
 def forms() -> set[str]:
-    """The value as it is, as JSON has it, turned, and in capital letters."""
+    """The forms in which the value must not appear: plain, as JSON, reversed, in capitals, spaced, and in part."""
     quoted = {json.dumps(KEY)[1:-1], json.dumps(KEY, ensure_ascii=False)[1:-1]}
     parts = {KEY, *quoted, KEY.upper(), KEY[::-1], "-".join(KEY), KEY[:7], KEY[-8:]}
     return {*parts, *(json.dumps(part)[1:-1] for part in parts)}
@@ -97,10 +97,10 @@ SHOWING: dict[str, tuple[tuple[str, ...], ...]] = {
 @pytest.mark.slow
 @EVERY_PLACE
 @pytest.mark.parametrize("command", SHOWING)
-def test_nothing_that_is_shown_or_written_has_it(base: Path, place: str, command: str) -> None:
-    """The naive version masks the text of a default; a template turns it, or cuts it, and it shows.
+def test_commands_print_and_write_no_environment_values(base: Path, place: str, command: str) -> None:
+    """The naive version masks the text of a default, but not what a template makes of it by reversing or cutting.
 
-    ``check`` and ``convert`` never showed it, and are to stay so.
+    ``check`` and ``convert`` never showed the value; they are here to keep it so.
     """
     (base / "spy.prompty").write_text(PLACES[place])
     for name in ("old.prompty", "old@1.0.0.prompty", "old@2.0.0.prompty"):
@@ -121,7 +121,7 @@ def test_nothing_that_is_shown_or_written_has_it(base: Path, place: str, command
 
 
 @EVERY_PLACE
-def test_the_studio_shows_no_value(base: Path, place: str) -> None:
+def test_studio_shows_no_environment_values(base: Path, place: str) -> None:
     """The page rendered the prompt with the values, and so showed them."""
     (base / "spy.prompty").write_text(PLACES[place])
     looking = Looking(Workspace.of(base))
@@ -131,8 +131,8 @@ def test_the_studio_shows_no_value(base: Path, place: str) -> None:
 
 
 @EVERY_PLACE
-def test_a_look_from_python_shows_no_value(base: Path, place: str) -> None:
-    """Python code that only looked at a prompt showed it, in HTML and as JSON."""
+def test_inspection_from_python_shows_no_environment_values(base: Path, place: str) -> None:
+    """Inspecting a prompt from Python showed the values, in HTML and as JSON."""
     if place == "choice":
         pytest.skip("the value is none of the choices")
     (base / "spy.prompty").write_text(PLACES[place])
@@ -147,7 +147,7 @@ def test_a_look_from_python_shows_no_value(base: Path, place: str) -> None:
     assert prompters[0].for_display().for_display().secrets
 
 
-def test_a_look_keeps_what_was_changed(base: Path) -> None:
+def test_inspection_keeps_partial_values_and_the_budget(base: Path) -> None:
     (base / "spy.prompty").write_text(PLACES["default"].replace("Hi", "Hi {{ b }}"))
     prompter = Prompty.load("spy.prompty").prompter.partial(b="Ann").with_budget(Budget(1000, CharTokenCounter()))
     assert look(prompter, CallArguments()).sent == prompter.generate_prompt().replace(KEY, "${env:SPY_KEY}")
@@ -160,9 +160,9 @@ def test_a_look_keeps_what_was_changed(base: Path) -> None:
 SENDING = [("render",), ("render", "--format", "openai"), ("tokens",), ("run", "--source", "openai")]
 
 
-@pytest.mark.parametrize("place", PLACES)
+@EVERY_PLACE
 @pytest.mark.parametrize("command", [*SENDING, ("batch",)])
-def test_only_named_variables_enter_a_prompt(base: Path, place: str, command: tuple[str, ...]) -> None:
+def test_variable_not_named_by_env_option_is_refused(base: Path, place: str, command: tuple[str, ...]) -> None:
     (base / "spy.prompty").write_text(PLACES[place])
     (base / "rows.jsonl").write_text("{}\n")
     more = ("rows.jsonl", "-o", "out.jsonl") if command == ("batch",) else ()
@@ -176,25 +176,25 @@ def test_only_named_variables_enter_a_prompt(base: Path, place: str, command: tu
 
 
 @pytest.mark.parametrize("place", [each for each in PLACES if each not in ("choice", "metadata", "option", "tool")])
-def test_a_named_variable_enters_it(base: Path, place: str) -> None:
+def test_variable_named_by_env_option_enters_the_prompt(base: Path, place: str) -> None:
     (base / "spy.prompty").write_text(PLACES[place])
     ran = run_in_process("render", "spy.prompty", "--env", "SPY_KEY")
     assert (ran.status, ran.err) == (0, "")
     assert [form for form in forms() if form in ran.out]
 
 
-def test_connection_settings_need_no_name(base: Path) -> None:
+def test_connection_settings_use_variables_without_env_option(base: Path) -> None:
     (base / "spy.prompty").write_text(HEAD + "---\nuser:\nHi\n")
     assert run_in_process("render", "spy.prompty").status == 0
     assert run_in_process("check", "--strict", "spy.prompty").status == 0
 
 
-def test_check_reports_it(base: Path) -> None:
-    for place, text in PLACES.items():
-        (base / "spy.prompty").write_text(text)
-        ran = run_in_process("check", "--strict", "spy.prompty", "--select", "LP062")
-        assert ran.status == 1, place
-        assert "LP062" in ran.out
+@EVERY_PLACE
+def test_check_reports_environment_variables_in_a_prompt(base: Path, place: str) -> None:
+    (base / "spy.prompty").write_text(PLACES[place])
+    ran = run_in_process("check", "--strict", "spy.prompty", "--select", "LP062")
+    assert ran.status == 1
+    assert "LP062" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -212,12 +212,12 @@ def test_check_reports_it(base: Path) -> None:
         ((), False),
     ],
 )
-def test_connection_settings_are_known_by_their_place(path: tuple[str, ...], *, connects: bool) -> None:
+def test_connection_settings_are_recognized_by_their_path(path: tuple[str, ...], *, connects: bool) -> None:
     assert is_connection(path) is connects
 
 
-def test_a_file_that_connection_settings_read_first_is_judged_again(base: Path) -> None:
-    """A file is read once; what it may hold depends on who refers to it."""
+def test_file_first_read_for_connection_settings_is_checked_again_elsewhere(base: Path) -> None:
+    """A file is read once, but the place that refers to it decides which variables it may use."""
     text = "---\nmodel: {connection: {apiKey: '${file:a.yaml}'}}\nmetadata: {a: '${file:a.yaml}'}\n---\nuser:\nHi\n"
     path = base / "spy.prompty"
     with pytest.raises(PromptFileError, match=r"a\.yaml:1:1: .*--env SPY_KEY"):
@@ -226,7 +226,7 @@ def test_a_file_that_connection_settings_read_first_is_judged_again(base: Path) 
     assert first.metadata["a"] == KEY
 
 
-def test_a_default_is_no_secret(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_of_an_environment_reference_is_not_secret(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (base / "spy.prompty").write_text("---\ninputs: {a: {default: '${env:CITY:Paris}'}}\n---\nuser:\n{{ a }}\n")
     assert "Paris" in run_in_process("render", "spy.prompty").out
     monkeypatch.setenv("CITY", "Rome")
@@ -234,8 +234,8 @@ def test_a_default_is_no_secret(base: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "${env:CITY}" in run_in_process("inspect", "spy.prompty").out
 
 
-def test_answers_are_kept_without_it(base: Path) -> None:
-    """A model that repeats its prompt put the value into the file of answers, and into reports."""
+def test_saved_responses_contain_no_environment_values(base: Path) -> None:
+    """A model that repeats its prompt put the value into the saved responses and the reports."""
     (base / "spy.prompty").write_text(PLACES["default"])
     (base / "spy.test.yaml").write_text("cases: [{answer: [{contains: zzz}]}]\n")
     file = CaseFile.read(base / "spy.test.yaml")
@@ -250,19 +250,24 @@ def test_answers_are_kept_without_it(base: Path) -> None:
     assert KEY.encode() not in b"".join(each.read_bytes() for each in base.glob("a.sqlite*"))
 
 
+SECRET = SecretText(KEY, "${env:SPY_KEY}")
+
+
 @pytest.mark.parametrize("write", [json.dumps, repr])
-def test_one_encoder_hides_it_wherever_it_stands(write: Callable[[object], str]) -> None:
-    secret = SecretText(KEY, "${env:SPY_KEY}")
-    for value in (secret, [secret], {"a": {"b": (secret, 1)}}, {secret: 1}, [[{"a": [secret]}]]):
-        assert [*secrets_within(value)] == ([secret] if value != {secret: 1} else [])
-        check_hidden(write(shown(value)))
-        assert "${env:SPY_KEY}" in write(shown(value))
+@pytest.mark.parametrize("value", [SECRET, [SECRET], {"a": {"b": (SECRET, 1)}}, {SECRET: 1}, [[{"a": [SECRET]}]]])
+def test_secret_texts_are_hidden_anywhere_in_a_value(write: Callable[[object], str], value: object) -> None:
+    assert [*secrets_within(value)] == ([SECRET] if value != {SECRET: 1} else [])
+    check_hidden(write(shown(value)))
+    assert "${env:SPY_KEY}" in write(shown(value))
+
+
+def test_secret_text_is_hidden_within_other_texts() -> None:
     other: dict[str, Any] = {"a": f"<{KEY}>", "b": json.dumps({"c": KEY})}
-    check_hidden(json.dumps(shown(other, [secret]), ensure_ascii=False))
+    check_hidden(json.dumps(shown(other, [SECRET]), ensure_ascii=False))
 
 
-def test_a_hash_needs_no_value(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was made of the values, and so told whether a guess at one is right, and differed from machine to machine."""
+def test_prompt_hash_does_not_depend_on_environment_values(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hash included the values, so that it confirmed a guessed value and differed between machines."""
     (base / "spy.prompty").write_text(PLACES["default"])
     first = Prompty.load("spy.prompty").hash
     monkeypatch.setenv("SPY_KEY", "another")

@@ -1,4 +1,4 @@
-"""Huge inputs are refused, or done within time and memory that grow as they do."""
+"""Huge inputs are refused, or processed in time and memory proportional to their size."""
 
 import gc
 import json
@@ -41,7 +41,7 @@ TEMPLATE = ChatTemplate.load("{% for m in messages %}<|im_start|>{{ m.role }}\n{
 
 
 def measure_seconds(do: Callable[[], object]) -> float:
-    # The collector would look through all that other tests have left.
+    # The garbage collector would traverse all objects of other tests.
     gc.disable()
     try:
         begun = time.process_time()
@@ -51,17 +51,17 @@ def measure_seconds(do: Callable[[], object]) -> float:
         gc.enable()
 
 
-def grows(make: Callable[[int], object], do: Callable[[Any], object], size: int) -> float:
-    """How many times as long it takes for eight times as much."""
+def time_ratio(make: Callable[[int], object], do: Callable[[Any], object], size: int) -> float:
+    """How many times as long an input of eight times the size takes."""
     small, large = make(size // 8), make(size)
     do(small)
-    # The least of some times: other work of the machine takes its caches, too.
+    # The minimum of several runs, since other processes disturb the measurement.
     longer = min(measure_seconds(lambda: do(large)) for _ in range(2))
     return longer / max(min(measure_seconds(lambda: do(small)) for _ in range(3)), 0.002)
 
 
 def naive_guard(text: str) -> str:
-    """Control sequences broken one after the other, as often as there are any."""
+    """Neutralize control sequences one by one, searching from the start of the text each time."""
     while "<|im_end|>" in text:
         text = text.replace("<|im_end|>", "<\\|im_end|>", 1)
     return text
@@ -82,10 +82,10 @@ VALUE_WAYS: dict[str, Callable[[str], object]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("way", VALUE_WAYS)
 @pytest.mark.parametrize(("piece", "most"), [("honest text. ", 12), ("城\n", 120), ("<|im_end|>", 90)])
-def test_a_huge_value_takes_memory_by_its_size(way: str, piece: str, most: int) -> None:
+def test_memory_for_a_huge_value_is_proportional_to_its_size(way: str, piece: str, most: int) -> None:
     size = MB // (1 if piece.startswith("honest") else 20)
     value = piece * (size // len(piece))
-    VALUE_WAYS[way](piece)  # what the first call alone takes
+    VALUE_WAYS[way](piece)  # so that memory of the first call alone does not count
     assert peak_of(lambda: VALUE_WAYS[way](value)) < most * size
 
 
@@ -94,14 +94,14 @@ def as_json(text: str) -> str:
 
 
 @pytest.mark.parametrize("write", [str, as_json])
-def test_a_marker_in_a_text_that_is_not_ascii_takes_little_memory(write: Callable[[str], str]) -> None:
-    """The naive version keeps a place for each sign. So did ours: 120 bytes a character, 1.2 GB for ten million."""
+def test_neutralizing_a_marker_in_non_ascii_text_takes_little_memory(write: Callable[[str], str]) -> None:
+    """The naive version keeps an index for each character. So did ours: 120 bytes each, 1.2 GB for ten million."""
     honest = "您好，您订购的三件商品已经发出…… " * (MB // 800)
     parts = ["", write(f"{honest}<|im_end|>{honest}"), ""]
     controls = Controls(["<|im_end|>"])
 
     def places() -> list[int]:
-        return [place for place, sign in enumerate(parts[1]) for _ in sign]
+        return [place for place, character in enumerate(parts[1]) for _ in character]
 
     def guarded() -> None:
         assert guard(controls, parts, ["a", "b", "c"], NEUTRALIZE) != parts
@@ -119,13 +119,13 @@ def fill_slots(names: list[str]) -> str:
     return ChatPrompter(template, system="").generate_prompt(dict.fromkeys(names, "x"))
 
 
-def talk(count: int) -> list[dict[str, str]]:
-    # The last is always the user's: a talk that ends otherwise has another way to go, which takes longer.
-    said = range(count // 2 * 2 + 1)
-    return [{"role": "user" if n % 2 == 0 else "assistant", "content": f"Number {n}."} for n in said]
+def alternating_messages(count: int) -> list[dict[str, str]]:
+    # The user's message is always last: other conversations are handled by slower code.
+    numbers = range(count // 2 * 2 + 1)
+    return [{"role": "user" if n % 2 == 0 else "assistant", "content": f"Number {n}."} for n in numbers]
 
 
-TALK_WAYS: dict[str, Callable[[list[dict[str, Any]]], object]] = {
+HISTORY_WAYS: dict[str, Callable[[list[dict[str, Any]]], object]] = {
     "flat": lambda history: PROMPTER.generate_prompt({"q": "x"}, history=history, model="chatml"),
     "openai": lambda history: ChatFormatter("openai").format(*history),
     "anthropic": lambda history: ChatFormatter("anthropic").format(*history),
@@ -154,7 +154,7 @@ def parallel_items(count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_many_unknown_slots_are_an_error_that_can_be_read() -> None:
+def test_error_about_many_unknown_slots_is_limited_in_length() -> None:
     values = {f"a{n}": "x" for n in range(COUNT)}
     with pytest.raises(LazyPromptError) as caught:
         PROMPTER.generate_prompt({"q": "x", **values})
@@ -194,32 +194,32 @@ TOKEN_WAYS: dict[str, Callable[[list[str]], object]] = {
 
 
 def run_uncached(way: Callable[[list[str]], object], tokens: list[str]) -> None:
-    """Give tokens to a way as if they had not been seen before."""
+    """Process tokens with empty caches."""
     controls_of.cache_clear()
     controls_for.cache_clear()
     way(tokens)
 
 
-# What makes an input of a size, what takes it, and the size.
+# A function that makes an input of a given size, one that processes it, and the size.
 Growth: TypeAlias = tuple[Callable[[int], Any], Callable[[Any], object], int]
 CALLS: dict[str, Callable[[int], list[dict[str, Any]]]] = {
     "calls of one id": calls_and_results(lambda _: "call_0"),
     "calls": calls_and_results(lambda n: f"call_{n}"),
     "parallel calls": parallel_items,
 }
-# Calls of one turn go together, and so need room for all.
-CALL_WAYS = {**TALK_WAYS, "budget": lambda history: Budget(100 * MB, CharTokenCounter()).fit(history)}
+# Parallel calls are kept or dropped together, so the budget needs room for all.
+CALL_WAYS = {**HISTORY_WAYS, "budget": lambda history: Budget(100 * MB, CharTokenCounter()).fit(history)}
 TOKENS = {"added tokens": added_tokens, "long tokens": long_tokens}
 GROWTHS: dict[str, Growth] = {
     **{f"hostile value, {name}": (hostile, way, 160_000) for name, way in VALUE_WAYS.items()},
     "restored": (lambda size: neutralize("<|im_end|>" * (size // 10)), restore, 160_000),
-    # The naive version of a budget counts all that is left for each message that goes: 10,000 times 10,000.
-    **{f"messages, {name}": (talk, way, COUNT // 2) for name, way in TALK_WAYS.items()},
-    # A budget looked for a free id from the first number on, where a server gives each call the same one. Of calls in
-    # one turn, each was put to those before, and all of them checked again.
+    # A naive budget counts all other messages again for each message that it drops: 10,000 times 10,000.
+    **{f"messages, {name}": (alternating_messages, way, COUNT // 2) for name, way in HISTORY_WAYS.items()},
+    # For calls of one id, a budget searched for a free id from the first number on. Of parallel calls, each was added
+    # to those before, and all of them were checked again.
     **{f"{kind}, {name}": (make, way, COUNT // 2) for kind, make in CALLS.items() for name, way in CALL_WAYS.items()},
     "slots": (lambda count: [f"a{n}" for n in range(count)], fill_slots, COUNT // 2),
-    # Each was cut into all of its pieces, and a pattern of all was compiled: two minutes for 20,000 long ones.
+    # Each token was split into all its substrings, and one pattern of all was compiled: two minutes for 20,000.
     **{
         f"{kind}, {name}": (make, partial(run_uncached, way), 16_000)
         for kind, make in TOKENS.items()
@@ -230,13 +230,13 @@ GROWTHS: dict[str, Growth] = {
 
 @pytest.mark.timing
 @pytest.mark.parametrize("case", GROWTHS)
-def test_time_grows_with_the_input(case: str) -> None:
-    assert grows(*GROWTHS[case]) < 24
+def test_time_is_linear_in_the_input_size(case: str) -> None:
+    assert time_ratio(*GROWTHS[case]) < 24
 
 
 @pytest.mark.timing
-def test_the_naive_guard_takes_time_by_the_square_of_the_input() -> None:
-    assert grows(lambda size: "<|im_end|>" * (size // 10), naive_guard, 40_000) > 16
+def test_naive_neutralization_takes_quadratic_time() -> None:
+    assert time_ratio(lambda size: "<|im_end|>" * (size // 10), naive_guard, 40_000) > 16
 
 
 FILE_WAYS: dict[str, Callable[[Path], object]] = {
@@ -250,11 +250,11 @@ FILE_WAYS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", FILE_WAYS)
-def test_a_huge_file_is_refused_before_it_is_in_the_memory(tmp_path: Path, way: str) -> None:
-    """The naive version ``path.read_bytes()`` has all of it in the memory before anybody looks at its size."""
+def test_huge_file_is_refused_before_it_is_read_into_memory(tmp_path: Path, way: str) -> None:
+    """The naive version ``path.read_bytes()`` reads all of it into memory before its size is checked."""
     path = tmp_path / "huge.prompty"
     path.write_bytes(b"user:\nhi")
-    os.truncate(path, 100_000_000)  # which takes no place on the disk
+    os.truncate(path, 100_000_000)  # a sparse file, which takes no space on the disk
     assert peak_of(path.read_bytes) >= 100_000_000
 
     error: type[LazyPromptError] = PromptFileError
@@ -269,6 +269,6 @@ def test_a_huge_file_is_refused_before_it_is_in_the_memory(tmp_path: Path, way: 
     assert peak_of(load) < most
 
 
-def test_a_text_of_a_prompt_that_is_too_long_is_refused() -> None:
+def test_prompt_text_of_more_than_5_megabytes_is_refused() -> None:
     with pytest.raises(PromptFileError, match="larger than 5000000 bytes"):
         Prompty.loads("x" * 5_000_001)

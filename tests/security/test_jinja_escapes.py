@@ -1,6 +1,6 @@
-"""No template leads out of its sandbox, and none takes more than its bounds, in any of the places templates come from.
+"""Jinja templates of all three kinds stay within their sandbox and their limits.
 
-What else is promised: tests/templates/test_jinja.py and test_sandbox.py (bounds, one by one),
+Related tests: tests/templates/test_jinja.py and test_sandbox.py (single limits),
 tests/chat_templates/test_jinja_dialect.py (the chat templates of models).
 """
 
@@ -43,12 +43,12 @@ WAYS = pytest.mark.parametrize(
 
 
 def naive(text: str, messages: list[dict[str, Any]] | None = None) -> str:
-    """A template rendered as Jinja does it where nothing else is said."""
+    """Render a template in Jinja's default environment."""
     made = jinja2.Environment(extensions=["jinja2.ext.do"])  # noqa: S701 - that is the naive version
     return made.from_string(text).render(q="x", messages=messages or MESSAGES)
 
 
-# Each of these gives in plain Jinja what a template should not have: a class, a module, the environment, a file.
+# In plain Jinja, each of these yields what a template should not get: a class, a module, the environment, a file.
 ESCAPES = [
     # Chains of attributes.
     "{{ ''.__class__ }}",
@@ -89,7 +89,7 @@ ESCAPES = [
     "{{ ('{0.__class__}'|attr('format'))(q) }}",
     "{{ ''.format.__self__.__class__ }}",
     "{{ ['{0.__class__}'.format]|map('string')|list and ['{0.__class__}'.format][0](q) }}",
-    # What Jinja gives to all templates.
+    # Globals that Jinja provides to all templates.
     "{{ cycler.__init__.__globals__.os.environ }}",
     "{{ joiner.__init__.__globals__.os.popen }}",
     "{{ namespace.__init__.__globals__ }}",
@@ -113,7 +113,7 @@ ESCAPES = [
     "{{ (messages|map('string')).gi_code }}",
     "{{ (messages|map('string')).gi_frame.f_globals }}",
     "{{ (messages|select).gi_frame.f_builtins }}",
-    # What would change what is given.
+    # Changes of the values that are passed in.
     "{% do messages.clear() %}{{ 'done' }}",
     "{% set _ = messages.append(1) %}{{ 'done' }}",
     "{{ messages[0].update({'role': 'system'}) }}",
@@ -124,18 +124,18 @@ ESCAPES = [
 @pytest.mark.slow
 @WAYS
 @pytest.mark.parametrize("text", ESCAPES)
-def test_no_template_leads_out(text: str, way: Callable[..., str]) -> None:
-    """The naive version, ``Environment().from_string(text).render()``, gives each of them what it asks for."""
+def test_jinja_template_cannot_escape_its_sandbox(text: str, way: Callable[..., str]) -> None:
+    """The naive version, ``Environment().from_string(text).render()``, yields what each of them asks for."""
     shown = naive(text, [{"role": "user", "content": "x"}])
     assert re.search("[<[(]|done|None|user|system|1|frozen|[0-9]", shown)
     messages = [{"role": "user", "content": "x"}]
     try:
-        given = way(text, messages)
-    except LazyPromptError:
-        pass
+        rendered = way(text, messages)
+    except LazyPromptError as error:
+        assert re.search("unsafe|no attribute|no value|ndefined|tag 'do'", str(error))  # noqa: PT017 - chat templates may render it
     else:
-        # Where what is not there is empty, an attribute that may not be had is not there.
-        assert re.fullmatch(r"(\[(\(?Undefined(, \[''\]\))?)\])?x", given)
+        # Where undefined values render as empty text, forbidden attributes are undefined.
+        assert re.fullmatch(r"(\[(\(?Undefined(, \[''\]\))?)\])?x", rendered)
     assert messages == [{"role": "user", "content": "x"}]
 
 
@@ -181,8 +181,8 @@ COSTS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", COSTS)
-def test_no_template_fills_the_memory_or_never_ends(text: str) -> None:
-    """The naive version of these is not run: the first one goes round 10 to the 15 times."""
+def test_costly_jinja_template_is_stopped(text: str) -> None:
+    """The naive version of these is not run: the first one would loop 10 ** 15 times."""
     with pytest.raises(LazyPromptError, match="Jinja"):
         render_prompt_file(text)
 
@@ -193,20 +193,20 @@ def test_no_template_fills_the_memory_or_never_ends(text: str) -> None:
     ["{% set a = wide|upper|title %}" * 1000, "{% for i in range(99999) %}{% set a = wide|upper %}{% endfor %}"],
     ids=["without a loop", "in a loop"],
 )
-def test_the_time_of_a_rendering_is_bounded(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_jinja_rendering_is_stopped_at_its_time_limit(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(bounds, "MAX_SECONDS", 0.2)
     with pytest.raises(LazyPromptError, match="rendering took more than"):
         render_prompt_file("{% set wide = '\U0001f600' * 999999 %}" + text)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_template_is_bounded_in_length(engine: str) -> None:
+def test_template_of_more_than_5_million_characters_is_refused(engine: str) -> None:
     with pytest.raises(LazyPromptError, match="the template is longer than 5000000 characters"):
         ENGINES[engine]("x" * 5_000_001)
 
 
 @pytest.mark.slow
-def test_honest_templates_of_megabytes_and_thousands_of_rows_are_rendered() -> None:
+def test_ordinary_jinja_templates_of_megabytes_are_rendered() -> None:
     rows = [{"name": f"row {i}", "text": "some words " * 9} for i in range(4000)]
     text = (
         "{% set n = namespace(all=[]) %}{% for row in rows if row.name %}{% set n.all = n.all + [row.name|upper] %}"
@@ -220,8 +220,8 @@ def test_honest_templates_of_megabytes_and_thousands_of_rows_are_rendered() -> N
     assert "".join(JinjaTemplate(long + "{{ q|upper }}").fill({"q": "x"})) == long + "X"
 
 
-def test_text_that_is_put_aside_is_counted_as_it_comes() -> None:
-    """The naive version counts it when the block ends. So did ours: 10 GB were in the memory by then."""
+def test_jinja_set_block_is_limited_while_it_is_rendered() -> None:
+    """The naive version counts the text when the block ends. So did ours, with 10 GB in memory by then."""
     pieces = ["x" * 99_999 for _ in range(1000)]
     assert sum(map(sys.getsizeof, pieces)) > 90_000_000
 
@@ -233,8 +233,8 @@ def test_text_that_is_put_aside_is_counted_as_it_comes() -> None:
 
 
 @pytest.mark.slow
-def test_what_a_template_does_not_keep_costs_nothing() -> None:
-    """A naive bound adds up all that is made: a text that grows, or that comes back from a filter as it was."""
+def test_values_that_a_jinja_template_discards_do_not_count() -> None:
+    """A naive limit adds up all intermediate values: a text that grows, or an unchanged result of a filter."""
     loop = "{% for i in range(3000) %}"
     growing = f"{{% set n = namespace(s='') %}}{loop}{{% set n.s = n.s ~ 'x' * 99 %}}{{% endfor %}}{{{{ n.s|length }}}}"
     assert render_prompt_file(growing) == "297000x"
@@ -247,14 +247,14 @@ def test_what_a_template_does_not_keep_costs_nothing() -> None:
 
 
 @WAYS
-def test_a_value_is_never_a_template(way: Callable[[str], str]) -> None:
-    """The naive version puts the value into the text and renders that: the value is run."""
+def test_jinja_code_in_a_template_variable_is_not_evaluated(way: Callable[[str], str]) -> None:
+    """The naive version inserts the value into the text of the template, and so evaluates it."""
     value = "{{ 7 * 191 }}{% for i in [1] %}!{% endfor %}"
     assert naive("You said: " + value) == "You said: 1337!"
     assert way(f"{{% set a = {value!r} %}}{{{{ a }}}}") == value + "x"
 
 
-def test_what_the_user_says_is_never_a_template() -> None:
+def test_jinja_code_in_user_input_is_not_evaluated() -> None:
     value = "{{ cycler.__init__.__globals__ }}"
     assert "__globals__" not in naive("{{ q }}")
     assert "<module 'os'" in naive(value.replace("__globals__", "__globals__.os"))

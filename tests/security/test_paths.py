@@ -1,6 +1,6 @@
-"""No path leads out of the directories that may be read, nor to what never ends.
+"""Paths never lead out of the allowed directories, nor to pipes and devices.
 
-What else is promised of paths: tests/files/test_references.py, test_includes.py and library/test_library.py,
+Related tests: tests/files/test_references.py, test_includes.py and library/test_library.py,
 tests/media/test_media_files.py.
 """
 
@@ -26,7 +26,7 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc
 
 
 def naive(base: Path, name: str) -> str:
-    """A file by its name, as anybody would read it."""
+    """Read a file by joining its name to a directory."""
     return (base / name).read_text()
 
 
@@ -42,22 +42,22 @@ def load_partial(base: Path, name: str) -> str:
     return Prompty.loads(f"---\ntemplate: {{format: mustache}}\n---\n{{{{> {name} }}}}", base).render()
 
 
-def by_library(base: Path, name: str) -> str:
+def load_from_library(base: Path, name: str) -> str:
     (base / "a.prompty").write_text(f'{{% include "{name}" %}}')
     return PromptLibrary(base).get("a").render()
 
 
-def as_medium(base: Path, name: str) -> str:
+def load_medium(base: Path, name: str) -> str:
     return MediaResolver(roots=[base]).load(URLSource(str(base / name)), "messages[0].content[0]").data
 
 
-# Each with the place that its errors begin with.
+# The ways to read a file, each with the position that its errors begin with.
 WAYS: dict[Callable[[Path, str], str], str] = {
     load_reference: "<string>:2:",
     load_include: "<string>:1:1: ",
     load_partial: "<string>:4:1: ",
-    by_library: "",
-    as_medium: "messages[0].content[0]: ",
+    load_from_library: "",
+    load_medium: "messages[0].content[0]: ",
 }
 EVERY_WAY = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 
@@ -97,7 +97,7 @@ NAMES = [
 
 @EVERY_WAY
 @pytest.mark.parametrize("name", NAMES)
-def test_no_name_and_no_link_leads_out(base: Path, way: Callable[[Path, str], str], name: str) -> None:
+def test_path_that_leads_out_of_the_root_is_refused(base: Path, way: Callable[[Path, str], str], name: str) -> None:
     """The naive version, which joins the path and reads it, gives the secret for each of these names."""
     name = name.format(tmp=base.parent)
     assert naive(base, name) == HIDDEN
@@ -108,12 +108,12 @@ def test_no_name_and_no_link_leads_out(base: Path, way: Callable[[Path, str], st
 
 
 @EVERY_WAY
-def test_what_lies_within_is_read(base: Path, way: Callable[[Path, str], str]) -> None:
+def test_file_within_the_root_is_read(base: Path, way: Callable[[Path, str], str]) -> None:
     assert way(base, "in/deep/a.txt") in {"fine", "ZmluZQ=="}
 
 
 def check_then_read(base: Path, name: str, between: Callable[[], None]) -> str:
-    """The naive version that looks where the path leads, and then reads it by its name."""
+    """The naive version checks where the path leads, and then opens it by its name."""
     path = base / name
     if not path.resolve().is_relative_to(base.resolve()):
         raise ValueError(name)
@@ -121,15 +121,15 @@ def check_then_read(base: Path, name: str, between: Callable[[], None]) -> str:
     return path.read_text()
 
 
-@pytest.mark.parametrize("way", [load_reference, load_include, as_medium], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", [load_reference, load_include, load_medium], ids=lambda way: way.__name__)
 @pytest.mark.parametrize("swapped", ["in", "in/deep", "in/deep/secret.txt"])
 @pytest.mark.parametrize("in_steps", [True, False])
-def test_a_link_that_is_made_between_look_and_read_is_not_followed(
+def test_link_planted_between_path_check_and_read_is_not_followed(
     base: Path, monkeypatch: pytest.MonkeyPatch, way: Callable[[Path, str], str], swapped: str, *, in_steps: bool
 ) -> None:
-    """The naive version, which looks first and then reads by the name, gives the secret. So did ``${file:}``.
+    """The naive version, which checks the path and then opens it by its name, returns the secret. So did ``${file:}``.
 
-    Where the system cannot open files step by step, as on Windows, media could not be read at all.
+    On systems that cannot open paths step by step, such as Windows, media could not be read at all.
     """
     if not in_steps:
         monkeypatch.setattr(os, "supports_dir_fd", set())
@@ -188,10 +188,10 @@ def checked_in_a_directory(base: Path) -> str:
     ids=lambda way: way.__name__,
 )
 @pytest.mark.parametrize("swapped", ["in/deep", "in/deep/{}"])
-def test_files_that_are_found_are_read_through_no_link_made_meanwhile(
+def test_link_planted_between_listing_and_read_is_not_followed(
     base: Path, monkeypatch: pytest.MonkeyPatch, way: Callable[[Path], str], swapped: str
 ) -> None:
-    """Files of a library and rows of test files were looked at, and then opened by their names."""
+    """Files of a library and rows of test files were checked, and then opened by their names."""
     texts = {
         "found.prompty": "user:\n{}\n\nassistant:\n",
         "found.x.yaml": "instruction: {}\n",
@@ -218,8 +218,8 @@ def test_files_that_are_found_are_read_through_no_link_made_meanwhile(
     assert HIDDEN not in str(caught.value)
 
 
-def test_check_reads_nothing_outside_of_its_directory(base: Path) -> None:
-    """A link in a directory was followed, and its first lines were shown as wrong."""
+def test_check_command_reads_no_files_outside_its_directory(base: Path) -> None:
+    """A link in a directory was followed, and an error quoted the first lines of its target."""
     (base / "in" / "spy.prompty").symlink_to(base.parent / "secret.prompty")
     (base / "in" / "spy.yaml").symlink_to(base.parent / "secret.yaml")
     (base / "in" / "own.prompty").symlink_to("../fine.prompty")
@@ -237,20 +237,20 @@ def test_check_reads_nothing_outside_of_its_directory(base: Path) -> None:
 
 
 @EVERY_WAY
-def test_no_name_makes_windows_ask_another_machine(
+def test_unc_path_makes_windows_connect_to_no_other_machine(
     base: Path, monkeypatch: pytest.MonkeyPatch, way: Callable[[Path, str], str]
 ) -> None:
-    """To resolve such a name is to log in there: the naive version hands over a hash of the user's password."""
-    asked = resolving_as_windows(monkeypatch)
+    """Resolving such a path logs in to the other machine: the naive version sends a hash of the user's password."""
+    resolved = resolving_as_windows(monkeypatch)
     with pytest.raises(LazyPromptError, match=r"is outside|lies outside|is not in|there is no|not found"):
         way(base, "//evil/share/a.txt")
-    assert str(base) in asked
-    assert not [path for path in asked if "evil" in path]
+    assert str(base) in resolved
+    assert not [path for path in resolved if "evil" in path]
 
 
 @EVERY_WAY
-def test_a_pipe_is_not_waited_for(base: Path, way: Callable[[Path, str], str]) -> None:
-    """The naive version waits until somebody writes into the pipe. So did ``${file:}``."""
+def test_named_pipe_is_refused_without_waiting_for_a_writer(base: Path, way: Callable[[Path, str], str]) -> None:
+    """The naive version waits until another process writes into the pipe. So did ``${file:}``."""
     os.mkfifo(base / "pipe.txt")
     reading = Thread(target=naive, args=(base, "pipe.txt"), daemon=True)
     reading.start()
@@ -261,7 +261,7 @@ def test_a_pipe_is_not_waited_for(base: Path, way: Callable[[Path, str], str]) -
     assert not reading.is_alive()
     with pytest.raises(LazyPromptError, match="not a regular file|not found"):
         way(base, "pipe.txt")
-    # A library shows none.
+    # A library does not list it.
     os.mkfifo(base / "pipe.prompty")
     assert "pipe" not in PromptLibrary(base).keys()  # noqa: SIM118 - no dict
     with pytest.raises(PromptFileError, match="no prompt 'pipe'"):
@@ -269,8 +269,8 @@ def test_a_pipe_is_not_waited_for(base: Path, way: Callable[[Path, str], str]) -
 
 
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom"])
-def test_a_device_that_never_ends_is_not_read(device: str) -> None:
-    """The naive version ``Path(device).read_text()`` fills the memory: it has not ended when there is as much."""
+def test_endless_device_is_refused(device: str) -> None:
+    """The naive version ``Path(device).read_text()`` fills the memory; here it goes on after 6 MB."""
     with Path(device).open("rb") as file:
         assert len(file.read(6_000_000)) == 6_000_000
     with pytest.raises(PromptFileError, match="1:1: the file cannot be read: the path is a device, not a regular file"):
@@ -282,18 +282,20 @@ def test_a_device_that_never_ends_is_not_read(device: str) -> None:
 
 @LINUX
 @EVERY_WAY
-def test_the_process_itself_is_not_read(base: Path, way: Callable[[Path, str], str]) -> None:
-    """The naive version reads the environment of the process, where the keys are, and any file by another way."""
+@pytest.mark.parametrize(
+    "name", ["/proc/self/environ", "own/environ", "/proc/self/root{tmp}/secret.txt", "own/cmdline"]
+)
+def test_files_below_proc_self_are_refused(base: Path, way: Callable[[Path, str], str], name: str) -> None:
+    """The naive version reads the environment of the process, with its keys, and any file below ``root``."""
     (base / "own").symlink_to("/proc/self")
-    for name in ("/proc/self/environ", "own/environ", f"/proc/self/root{base.parent}/secret.txt", "own/cmdline"):
-        assert naive(base, name)
-        with pytest.raises(LazyPromptError):
-            way(base, name)
+    assert naive(base, name.format(tmp=base.parent))
+    with pytest.raises(LazyPromptError):
+        way(base, name.format(tmp=base.parent))
 
 
 @EVERY_WAY
-def test_a_name_with_a_nul_is_refused(base: Path, way: Callable[[Path, str], str]) -> None:
-    """The naive version fails too, with an error that no caller of this package waits for; in C it reads ``a``."""
+def test_path_with_a_nul_character_is_refused(base: Path, way: Callable[[Path, str], str]) -> None:
+    """The naive version raises a ValueError, which callers do not expect; a program in C would read ``a.txt``."""
     with pytest.raises(ValueError, match="null byte"):
         naive(base, "in/deep/a.txt\0.md")
     with pytest.raises(LazyPromptError):
@@ -302,15 +304,15 @@ def test_a_name_with_a_nul_is_refused(base: Path, way: Callable[[Path, str], str
         Prompty.loads('---\nmetadata: {a: "${file:in/deep/a.txt\\0.md}"}\n---\n', base)
 
 
-def test_a_key_of_a_library_is_no_path(base: Path) -> None:
-    """The naive version takes the key for a path: ``../secret`` leads out."""
+@pytest.mark.parametrize(
+    "key", ["../secret", "{tmp}/secret", "in/../../secret", "in\\..\\..\\secret", "~/secret", "secret\0"]
+)
+def test_library_key_that_looks_like_a_path_is_refused(base: Path, key: str) -> None:
+    """The naive version uses the key as a path: ``../secret`` leads out."""
     (base.parent / "secret.prompty").write_text(HIDDEN)
-    library = PromptLibrary(base)
-    for key in ("../secret", f"{base.parent}/secret", "in/../../secret", "in\\..\\..\\secret", "~/secret", "secret\0"):
-        if key == "../secret":
-            assert naive(base, f"{key}.prompty") == HIDDEN
-        with pytest.raises(PromptFileError, match="no prompt"):
-            library.get(key)
+    assert naive(base, "../secret.prompty") == HIDDEN
+    with pytest.raises(PromptFileError, match="no prompt"):
+        PromptLibrary(base).get(key.format(tmp=base.parent))
 
 
 def follow(base: Path, name: str) -> list[object]:
@@ -320,8 +322,8 @@ def follow(base: Path, name: str) -> list[object]:
 
 
 @pytest.mark.parametrize("text", ["${{file:{}.yaml}}", "a: ${{file:{}.yaml}}", "- - - - ${{file:{}.yaml}}"])
-def test_files_that_refer_to_one_another_end(base: Path, text: str) -> None:
-    """The naive version ends with a RecursionError. So did ours where there were some 200 files."""
+def test_chain_of_1000_file_references_is_refused(base: Path, text: str) -> None:
+    """The naive version ends with a RecursionError. So did ours with about 200 files."""
     for number in range(1000):
         (base / f"{number}.yaml").write_text(text.format(number + 1))
     (base / "1000.yaml").write_text("1")
@@ -331,8 +333,8 @@ def test_files_that_refer_to_one_another_end(base: Path, text: str) -> None:
         load_reference(base, "0.yaml")
 
 
-def test_a_value_that_is_read_once_is_as_deep_each_time(base: Path) -> None:
-    """What was read before was not looked through again: so files of 90 levels each stood in one another."""
+def test_nesting_limit_applies_to_values_of_files_read_before(base: Path) -> None:
+    """Values of files read before were not checked again, so that files of 90 levels each could be nested."""
     for number in range(20):
         below = f"'${{file:{number - 1}.yaml}}'" if number else "1"
         (base / f"{number}.yaml").write_text("[" * 90 + below + "]" * 90)

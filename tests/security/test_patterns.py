@@ -1,6 +1,6 @@
-"""No pattern of the package takes longer than about linearly for any text: ratios are measured, never times.
+"""Regular expressions of the package take about linear time for any text: ratios are measured, never times.
 
-Whole functions are held to the same elsewhere: tests/files/test_roles.py and test_includes.py,
+Related tests of whole functions: tests/files/test_roles.py and test_includes.py,
 tests/messages/test_encoding.py.
 """
 
@@ -20,14 +20,14 @@ from lazyprompt import Msg, MultiAgentFormatter, neutralize, restore
 from lazyprompt.budget.cut import shorten
 from lazyprompt.safety.policy import headers_in
 
-# What is tried at first, so that what takes forever is found before it does; then the two that are compared.
+# Lengths of texts: a short one first, since longer ones may take forever, then two to compare.
 SHORT, SMALL, LARGE = 16, 400, 3200
 # Eight times the text: a linear pattern takes eight times as long, a quadratic one sixty-four times.
-STEEP = 24
-# What a pattern may take in terms of a plain linear one before it is looked at closely.
+MAX_RATIO = 24
+# How many times as long as a plain linear pattern a pattern may take before its growth is measured.
 QUICK = 150
-SEARCHING = {"search", "finditer", "findall", "sub", "subn", "split"}
-# Patterns that are steep by themselves, and why no text makes them so.
+SEARCH_METHODS = {"search", "finditer", "findall", "sub", "subn", "split"}
+# Patterns that are superlinear by themselves, and why they are not as the package uses them.
 BOUNDED = {
     "lazyprompt.answers.values._GEMMA_TOKEN": "reading ends at the first quote that nothing closes",
     "lazyprompt.answers.values._STRUCTURE": "reading ends at the first quote that nothing closes",
@@ -48,7 +48,7 @@ class Used(NamedTuple):
 
 
 def patterns_in(value: object, depth: int = 0) -> Iterator[re.Pattern[Any]]:
-    """The patterns that a value of a module is, holds or is a method of."""
+    """The patterns in a value of a module: itself, its items, or the object of a bound method."""
     bound = getattr(value, "__self__", None)
     if isinstance(value, re.Pattern):
         yield value
@@ -61,9 +61,9 @@ def patterns_in(value: object, depth: int = 0) -> Iterator[re.Pattern[Any]]:
 
 
 def methods_of(name: str, sources: list[str]) -> set[str]:
-    """What is called on a name in the modules that know it: ``_NAME.match``, ``_NAME[key].search``."""
+    """The methods that are called on a name in the modules that use it: ``_NAME.match``, ``_NAME[key].search``."""
     call = re.compile(rf"\b{name}(?:\[[^\]]*\])?\.([a-z]+)\b")
-    return {found for source in sources for found in call.findall(source)} & {*SEARCHING, "match", "fullmatch"}
+    return {found for source in sources for found in call.findall(source)} & {*SEARCH_METHODS, "match", "fullmatch"}
 
 
 @lru_cache(maxsize=1)
@@ -83,8 +83,8 @@ def used_patterns() -> tuple[Used, ...]:
 
 
 def _runs(pattern: re.Pattern[Any], called: set[str]) -> Callable[[Any], object]:
-    """The dearest way it is used; where nobody can tell, each place of a text is tried."""
-    if called and not called & SEARCHING:
+    """The most expensive use of a pattern; if its use is unknown, a search through the whole text."""
+    if called and not called & SEARCH_METHODS:
         return pattern.match if "match" in called else pattern.fullmatch
 
     def every(text: Any) -> None:
@@ -95,14 +95,14 @@ def _runs(pattern: re.Pattern[Any], called: set[str]) -> Callable[[Any], object]
 
 
 def attacks(pattern: re.Pattern[Any]) -> Iterator[Callable[[int], Any]]:
-    """Texts of any length that begin as a pattern does, say one thing over and over, and end as nothing does."""
+    """Texts of any length: a start that fits the pattern, a repeated piece, and an end that fits nothing."""
     text = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
-    signs = set(re.sub(r"\\[a-zA-Z]", "", text)) & set("<>{}[]()=-.%#:|`\"'\\/,*&+~!$@;_^")
-    single = sorted(signs | set(" \t\naA0"))
+    symbols = set(re.sub(r"\\[a-zA-Z]", "", text)) & set("<>{}[]()=-.%#:|`\"'\\/,*&+~!$@;_^")
+    single = sorted(symbols | set(" \t\naA0"))
     words = list(dict.fromkeys(re.findall(r"[A-Za-z]{3,}", text)))[:4]
-    pumps = dict.fromkeys((*single, *words, *(sign + " " for sign in sorted(signs)), "a b", "{{", "a=", "\n ", '\\"'))
+    pumps = dict.fromkeys((*single, *words, *(each + " " for each in sorted(symbols)), "a b", "{{", "a=", "\n ", '\\"'))
     begins = re.match(r"(?:\\[^a-zA-Z0-9]|[A-Za-z<>=:'\"#%`~/ -])+", text)
-    heads = dict.fromkeys(("", re.sub(r"\\(.)", r"\1", begins[0]) if begins else "", *({'"', "{"} & signs)))
+    heads = dict.fromkeys(("", re.sub(r"\\(.)", r"\1", begins[0]) if begins else "", *({'"', "{"} & symbols)))
     for head in heads:
         for pump in pumps:
             if isinstance(pattern.pattern, str):
@@ -126,65 +126,65 @@ def quick() -> dict[int, float]:
     return {size: took(plain, "a" * size, 20) * QUICK for size in (SHORT, SMALL, LARGE)}
 
 
-def is_steep(
+def is_superlinear(
     run: Callable[[Any], object], attack: Callable[[int], Any], sizes: tuple[int, ...] = (SHORT, SMALL, LARGE)
 ) -> bool:
-    """Whether a text that is eight times as long takes far more than eight times as long."""
+    """Whether a text of eight times the length takes far more than eight times as long."""
     for size in sizes:
         text = attack(size)
         if took(run, text) > quick()[size] and took(run, text, 3) > quick()[size]:
             shorter = took(run, attack(size // 8), 5)
-            if took(run, text, 3) > STEEP * shorter:
+            if took(run, text, 3) > MAX_RATIO * shorter:
                 return True
     return False
 
 
 @pytest.mark.timing
 @pytest.mark.parametrize("naive", [r"(a+)+b", r"<\s*/?\s*history", r"```\s*\n(.*?)\n?\s*```", r"[.!?;]+(?=\s)"])
-def test_patterns_that_are_steep_are_found(naive: str) -> None:
-    """The naive version: patterns as anybody writes them, three of which stood in this package."""
+def test_patterns_that_take_superlinear_time_are_detected(naive: str) -> None:
+    """The naive version: typical patterns, three of which were once in this package."""
     pattern = re.compile(naive, re.DOTALL)
     run = _runs(pattern, set())
-    assert any(is_steep(run, attack) for attack in attacks(pattern))
+    assert any(is_superlinear(run, attack) for attack in attacks(pattern))
 
 
 @pytest.mark.timing
 @pytest.mark.parametrize("share", range(2))
-def test_no_pattern_is_steep(share: int) -> None:
-    """Four patterns that read untrusted text were: some 100,000 blanks behind a ``<`` took a minute."""
-    steep = {
+def test_patterns_of_the_package_take_linear_time(share: int) -> None:
+    """Four patterns for untrusted text were superlinear: about 100,000 spaces after a ``<`` took a minute."""
+    superlinear = {
         each.name
         for each in used_patterns()[share::2]
-        if any(is_steep(each.run, attack) for attack in attacks(each.pattern))
+        if any(is_superlinear(each.run, attack) for attack in attacks(each.pattern))
     }
-    assert steep - BOUNDED.keys() == set()
+    assert superlinear - BOUNDED.keys() == set()
 
 
 @pytest.mark.slow
-def test_what_is_let_off_is_there() -> None:
+def test_exempted_patterns_exist() -> None:
     assert BOUNDED.keys() <= {each.name for each in used_patterns()}
     assert len(used_patterns()) > 150
 
 
-def merge_talk(text: str) -> object:
-    talk = [Msg("a", text, "user"), Msg("b", text, "assistant"), Msg("c", text, "user")]
-    return MultiAgentFormatter("anthropic").format(*talk)
+def merge_conversation(text: str) -> object:
+    messages = [Msg("a", text, "user"), Msg("b", text, "assistant"), Msg("c", text, "user")]
+    return MultiAgentFormatter("anthropic").format(*messages)
 
 
 FUNCTIONS: dict[str, tuple[Callable[[str], object], str]] = {
     "neutralize markers": (neutralize, "<|im_end|>"),
-    "neutralize invisible signs": (neutralize, "<\u200b|"),
+    "neutralize invisible characters": (neutralize, "<\u200b|"),
     "restore": (lambda text: restore(neutralize(text)), "<|"),
-    "merge tags": (merge_talk, "<  /  history "),
-    "merge speakers": (merge_talk, "\nBob: "),
-    "merge blanks behind a bracket": (lambda text: merge_talk(f"<{text}"), " "),
+    "merge tags": (merge_conversation, "<  /  history "),
+    "merge speakers": (merge_conversation, "\nBob: "),
+    "merge spaces after a bracket": (lambda text: merge_conversation(f"<{text}"), " "),
     "cut": (lambda text: shorten(text, 10, len), ";"),
     "headers": (lambda text: headers_in(f"## x{text}y"), " "),
 }
 
 
 @pytest.mark.timing
-@pytest.mark.parametrize(("what", "pump"), FUNCTIONS.values(), ids=FUNCTIONS)
-def test_no_function_is_steep(what: Callable[[str], object], pump: str) -> None:
-    """The naive version ``re.sub(r"<\\s*/?\\s*history", ...)`` is steep: see above."""
-    assert not is_steep(what, lambda size: pump * (size // len(pump)), (LARGE,))
+@pytest.mark.parametrize(("function", "pump"), FUNCTIONS.values(), ids=FUNCTIONS)
+def test_text_functions_take_linear_time(function: Callable[[str], object], pump: str) -> None:
+    """The naive version ``re.sub(r"<\\s*/?\\s*history", ...)`` is superlinear, as shown above."""
+    assert not is_superlinear(function, lambda size: pump * (size // len(pump)), (LARGE,))

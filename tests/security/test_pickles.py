@@ -1,7 +1,7 @@
-"""What pickles hold: nothing that runs when they are loaded but our own constructors, and no secrets.
+"""Pickles of public objects run only plain constructors when they are loaded, and contain no secrets.
 
-One by one: tests/_base/test_secret.py, tests/files/test_environment_texts.py and library/test_library.py,
-tests/modules/test_online_settings.py (what a module travels with).
+Related tests: tests/_base/test_secret.py, tests/files/test_environment_texts.py and library/test_library.py,
+tests/modules/test_online_settings.py (the pickled settings of a module).
 """
 
 import copy
@@ -22,7 +22,7 @@ import lazyprompt as lp
 from lazyprompt import OnlineChatModule, PromptLibrary, Prompty, TrainableModule
 
 KEY = "sk-never-in-a-pickle-1234"
-# What else a pickle of ours may name: plain constructors that run no code of anybody's.
+# The other names in pickles of this package: constructors that run no custom code.
 PLAIN = {
     *(("builtins", name) for name in ("frozenset", "set", "object")),
     *(("__builtin__", name) for name in ("frozenset", "set", "object")),
@@ -96,14 +96,14 @@ def pickled_names(data: bytes) -> set[tuple[str, str]]:
 
 
 class Hostile:
-    """What runs a command when its pickle is loaded."""
+    """An object whose pickle calls ``print`` when it is loaded."""
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
         return print, ("run",)
 
 
-def test_a_pickle_may_run_whatever_it_names(capsys: pytest.CaptureFixture[str]) -> None:
-    """The naive version: what anybody can put into a pickle is run by whoever loads it."""
+def test_loading_a_hostile_pickle_calls_the_function_that_it_names(capsys: pytest.CaptureFixture[str]) -> None:
+    """The naive version: loading an untrusted pickle calls any function that it names."""
     data = pickle.dumps(Hostile())
     assert pickled_names(data) == {("builtins", "print")}
     pickle.loads(data)  # noqa: S301 - that is the naive version
@@ -118,9 +118,9 @@ def _key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @EVERY
 @pytest.mark.usefixtures("_key")
-def test_a_pickle_names_nothing_but_our_own(name: str, tmp_path: Path) -> None:
-    """The naive version, ``pickle.dumps(vars(made))`` of what holds a compiled template, names what it likes."""
-    # By name, as protocol 0 has it; later ones refer to texts that were there before.
+def test_pickles_name_only_lazyprompt_classes_and_plain_constructors(name: str, tmp_path: Path) -> None:
+    """The naive version, ``pickle.dumps(vars(made))`` of an object with a compiled template, names foreign classes."""
+    # Protocol 2 has every name in full; later protocols refer to names that came before.
     data = pickle.dumps(MADE[name](tmp_path), protocol=2)
     foreign = {each for each in pickled_names(data) - PLAIN if each[0].split(".")[0] != "lazyprompt"}
     assert foreign == set()
@@ -128,50 +128,49 @@ def test_a_pickle_names_nothing_but_our_own(name: str, tmp_path: Path) -> None:
 
 @EVERY
 @pytest.mark.usefixtures("_key")
-def test_a_pickle_holds_no_value_of_the_environment(name: str, tmp_path: Path) -> None:
-    """The naive version, a dict of what the file says, holds the key: it was in the pickle of each prompt file."""
+@pytest.mark.parametrize("protocol", [2, pickle.HIGHEST_PROTOCOL])
+def test_pickles_contain_no_environment_values(name: str, protocol: int, tmp_path: Path) -> None:
+    """The naive version, a dict of the file's fields, contains the key: it was in the pickle of each prompt file."""
     assert KEY.encode() in pickle.dumps({"apiKey": os.environ["LP_KEY"]})
-    for protocol in (2, pickle.HIGHEST_PROTOCOL):
-        made = MADE[name](tmp_path)
-        data = pickle.dumps(made, protocol)
-        assert KEY.encode() not in data
-        assert type(pickle.loads(data)) is type(made)  # noqa: S301 - our own bytes
+    made = MADE[name](tmp_path)
+    data = pickle.dumps(made, protocol)
+    assert KEY.encode() not in data
+    assert type(pickle.loads(data)) is type(made)  # noqa: S301 - our own bytes
 
 
 @pytest.mark.parametrize("userinfo", ["me:p4ssw0rd@", "p4ssw0rd@", ":p4ssw0rd@"])
 @pytest.mark.parametrize("protocol", [2, pickle.HIGHEST_PROTOCOL])
-def test_a_module_is_not_pickled_with_the_password_of_its_address(
-    userinfo: str, protocol: int, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("source", ["openai", "ollama", "gemini", "local vllm", "local ollama"])
+def test_pickling_a_module_with_a_password_in_its_url_is_refused(
+    userinfo: str, protocol: int, source: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The naive version keeps the address as text: its password was in the pickle."""
+    """The naive version keeps the URL as text: its password was in the pickle."""
     url = f"http://{userinfo}127.0.0.1:9/v1"
-    makes: list[Callable[[], Any]] = [
-        *(partial(OnlineChatModule, name, model="m", base_url=url) for name in ("openai", "ollama", "gemini")),
-        *(partial(TrainableModule, "m", engine=name, url=url, markers="chatml") for name in ("vllm", "ollama")),
-    ]
-    for make in makes:
-        for module in (make(), copy.copy(make()), copy.deepcopy(make()), make().share("Hi")):
-            with pytest.raises(TypeError, match="a URL with a password can.t be pickled") as caught:
-                pickle.dumps(module, protocol)
-            assert "p4ssw0rd" not in f"{caught.value}{module!r}{vars(module)}"
+    make: Callable[[], Any] = partial(OnlineChatModule, source, model="m", base_url=url)
+    if source.startswith("local"):
+        make = partial(TrainableModule, "m", engine=source.removeprefix("local "), url=url, markers="chatml")
+    for module in (make(), copy.copy(make()), copy.deepcopy(make()), make().share("Hi")):
+        with pytest.raises(TypeError, match="a URL with a password can.t be pickled") as caught:
+            pickle.dumps(module, protocol)
+        assert "p4ssw0rd" not in f"{caught.value}{module!r}{vars(module)}"
     with caplog.at_level("INFO", "lazyprompt"):
-        makes[-1]().start()
+        TrainableModule("m", engine="ollama", url=url, markers="chatml").start()
     assert "is managed elsewhere" in caplog.text
     assert "p4ssw0rd" not in caplog.text
-    # An address without one is pickled as ever.
+    # A module without a password in its URL can be pickled.
     plain = OnlineChatModule("openai", model="m", base_url="http://127.0.0.1:9/v1/a@b")
     assert b"127.0.0.1:9" in pickle.dumps(plain, protocol)
 
 
-def test_no_pickle_is_loaded_by_this_package() -> None:
-    """The naive version keeps what it made in a file, as a pickle, and loads what somebody put there."""
+def test_package_source_loads_no_pickles() -> None:
+    """The naive version caches objects in pickle files, and loads whatever such a file contains."""
     loads = re.compile(r"\b(?:pickle\.loads?\b|Unpickler|shelve|dill)|^\s*from pickle\b", re.MULTILINE)
     assert loads.search("plan = pickle.loads(data)")
     sources = Path(lp.__file__).parent.rglob("*.py")
     assert [each.name for each in sources if loads.search(each.read_text(encoding="utf-8"))] == []
 
 
-def test_loading_a_pickle_imports_nothing_but_the_package(tmp_path: Path) -> None:
+def test_loading_a_pickle_imports_only_lazyprompt_and_the_standard_library(tmp_path: Path) -> None:
     data = pickle.dumps(lp.ChatPrompter("Use {q}."))
     (tmp_path / "p").write_bytes(data)
     code = (

@@ -1,4 +1,4 @@
-"""Files are read only if they are regular and not too large: nothing waits, nothing fills the memory."""
+"""Files are read only if they are regular and not too large: reading neither blocks nor fills the memory."""
 
 import json
 import os
@@ -28,7 +28,7 @@ from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.modules.llamacpp_server import main as serve
 from lazyprompt.studio.workspace import Workspace
 from security.test_case_files import run_in_process
-from security.test_written_files import end
+from security.test_written_files import run_to_end
 from support.memory import peak_of
 from support.tiny_model import CHATML, write_model
 
@@ -40,8 +40,8 @@ VOCABULARY: dict[str, Any] = {
 }
 
 
-def on_the_command_line(*arguments: str) -> None:
-    """Run a command; one line says what is wrong, and is raised."""
+def run_command(*arguments: str) -> None:
+    """Run a command; raise its output as an error if it fails."""
     ran = run_in_process(*arguments)
     if ran.status:
         raise LazyPromptError(ran.out + ran.err)
@@ -72,7 +72,7 @@ def saved_chat(path: Path) -> None:
         raise LazyPromptError(f"{path}: {error.strerror}") from error
 
 
-# What reads, and the name of the file.
+# The ways to read a file, each with the name of the file.
 WAYS: dict[str, tuple[Callable[[Path], object], str]] = {
     "template": (load_directory, "chat_template.jinja"),
     "template by name": (ChatTemplate.load, "own.jinja"),
@@ -93,22 +93,22 @@ WAYS: dict[str, tuple[Callable[[Path], object], str]] = {
     "conversation": (saved_chat, "chat.json"),
     "image": (ImageBlock.from_file, "x.png"),
     "history of a command": (
-        lambda path: on_the_command_line("render", "--history", str(path), "--input", "x"),
+        lambda path: run_command("render", "--history", str(path), "--input", "x"),
         "x.json",
     ),
-    "tools of a command": (lambda path: on_the_command_line("render", "--tools", str(path), "--input", "x"), "x.json"),
-    "input of a command": (lambda path: on_the_command_line("render", "--input", f"@{path}"), "x.txt"),
-    "prompt of a command": (lambda path: on_the_command_line("render", str(path), "--input", "x"), "x.yaml"),
-    "checked template": (lambda path: on_the_command_line("check-template", str(path)), "own.jinja"),
-    "checked tokenizer": (lambda path: on_the_command_line("check-template", str(path.parent)), "tokenizer.json"),
-    "checked prompt": (lambda path: on_the_command_line("check", str(path)), "x.prompty"),
+    "tools of a command": (lambda path: run_command("render", "--tools", str(path), "--input", "x"), "x.json"),
+    "input of a command": (lambda path: run_command("render", "--input", f"@{path}"), "x.txt"),
+    "prompt of a command": (lambda path: run_command("render", str(path), "--input", "x"), "x.yaml"),
+    "checked template": (lambda path: run_command("check-template", str(path)), "own.jinja"),
+    "checked tokenizer": (lambda path: run_command("check-template", str(path.parent)), "tokenizer.json"),
+    "checked prompt": (lambda path: run_command("check", str(path)), "x.prompty"),
 }
 EVERY_WAY = pytest.mark.parametrize("way", WAYS)
 
 
 @pytest.fixture
 def place(tmp_path: Path, way: str) -> Path:
-    """The file that is read, which is not there yet, among all that a reader needs beside it."""
+    """The path of the file to be read, which does not exist yet, beside all other files that a reader needs."""
     path = tmp_path / "model" / WAYS[way][1]
     path.parent.mkdir(parents=True)
     directory = tmp_path / "model"
@@ -119,56 +119,56 @@ def place(tmp_path: Path, way: str) -> Path:
 
 
 def refusal(way: str, path: Path) -> str:
-    """What the error says; it comes by itself."""
-    error = end(WAYS[way][0], path)
+    """The message of the error that reading raises, without blocking."""
+    error = run_to_end(WAYS[way][0], path)
     assert isinstance(error, LazyPromptError), error or "it is read"
     return str(error)
 
 
 @EVERY_WAY
-def test_a_pipe_is_refused(place: Path, way: str) -> None:
-    """The naive version ``path.read_text()`` waits for somebody to write into it."""
+def test_reading_a_named_pipe_is_refused(place: Path, way: str) -> None:
+    """The naive version ``path.read_text()`` waits for another process to write into it."""
     os.mkfifo(place)
-    told = refusal(way, place)
-    assert "not a regular file" in told or "no prompt" in told
-    assert place.name in told or way == "library"
+    error = refusal(way, place)
+    assert "not a regular file" in error or "no prompt" in error
+    assert place.name in error or way == "library"
 
 
 @EVERY_WAY
-def test_a_link_to_a_device_is_refused(place: Path, way: str) -> None:
+def test_reading_a_link_to_a_device_is_refused(place: Path, way: str) -> None:
     """The naive version reads ``/dev/zero`` until the memory is full."""
     place.symlink_to("/dev/zero")
-    told = refusal(way, place)
-    assert "the path is a device, not a regular file" in told or "not a prompt" in told or "no prompt" in told
+    error = refusal(way, place)
+    assert "the path is a device, not a regular file" in error or "not a prompt" in error or "no prompt" in error
 
 
 @EVERY_WAY
-def test_a_socket_and_a_directory_are_refused(place: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_a_socket_or_a_directory_is_refused(place: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place.parent)
     with socket.socket(socket.AF_UNIX) as opened:
         opened.bind(place.name)
-        told = refusal(way, place)
-        assert "is a socket" in told or "No such device" in told or "not a prompt" in told or "no prompt" in told
+        error = refusal(way, place)
+        assert "is a socket" in error or "No such device" in error or "not a prompt" in error or "no prompt" in error
     place.unlink()
     place.mkdir()
-    if way not in {"checked prompt", "checked template", "template by name", "GGUF"}:  # which take directories, too
-        told = refusal(way, place)
-        assert "is a directory" in told or "not a prompt" in told or "no prompt" in told
+    if way not in {"checked prompt", "checked template", "template by name", "GGUF"}:  # which accept directories, too
+        error = refusal(way, place)
+        assert "is a directory" in error or "not a prompt" in error or "no prompt" in error
 
 
 @EVERY_WAY
-def test_a_file_of_a_gigabyte_and_a_half_is_refused_before_it_is_read(place: Path, way: str) -> None:
+def test_file_of_1500_megabytes_is_refused_before_its_content_is_read(place: Path, way: str) -> None:
     place.touch()
     os.truncate(place, HUGE)
-    told: list[str] = []
-    assert peak_of(lambda: told.append(refusal(way, place))) < 60_000_000
-    # A GGUF file may be as large as a model is.
-    assert way == "GGUF" or "file is too large: 1,500,000,000 bytes; the limit is " in told[0]
+    errors: list[str] = []
+    assert peak_of(lambda: errors.append(refusal(way, place))) < 60_000_000
+    # A GGUF file may be as large as a model; its content is refused instead.
+    assert way == "GGUF" or "file is too large: 1,500,000,000 bytes; the limit is " in errors[0]
 
 
 @pytest.mark.parametrize("way", ["template", "configuration", "tokenizer", "tokenizer's template", "local model"])
 def test_a_link_to_a_regular_file_is_followed(tmp_path: Path, place: Path, way: str) -> None:
-    """As the caches of Hugging Face have it: a snapshot is a directory of links to blobs."""
+    """Hugging Face's caches need it: a snapshot is a directory of links to blobs."""
     contents = {"tokenizer.json": json.dumps(VOCABULARY), "tokenizer_config.json": "{}", "chat_template.jinja": CHATML}
     for number, (name, content) in enumerate(contents.items()):
         (tmp_path / f"blob{number}").write_text(content)
@@ -178,7 +178,7 @@ def test_a_link_to_a_regular_file_is_followed(tmp_path: Path, place: Path, way: 
 
 
 @pytest.mark.parametrize("way", ["template"])
-def test_a_hundred_templates_together_are_bounded(place: Path) -> None:
+def test_total_size_of_additional_chat_templates_is_limited(place: Path) -> None:
     more = place.parent / "additional_chat_templates"
     more.mkdir()
     for number in range(4):
@@ -190,7 +190,7 @@ def test_a_hundred_templates_together_are_bounded(place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("head", "told"),
+    ("head", "message"),
     [
         (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1 << 40), "too many fields or tensors: .*; the limit is 65,536"),
         (struct.pack("<4sIQQ", b"GGUF", 3, 1 << 60, 1), "too many fields or tensors: .*; the limit is 65,536"),
@@ -202,16 +202,16 @@ def test_a_hundred_templates_together_are_bounded(place: Path) -> None:
         (struct.pack("<4sIQQQ24sI", b"GGUF", 3, 0, 1, 23, b"tokenizer.chat_template\0", 8), "GGUF"),
     ],
 )
-def test_a_gguf_file_that_says_that_it_holds_much_is_refused(tmp_path: Path, head: bytes, told: str) -> None:
-    """The package gguf makes an object for each of them: 1.5 GB of zeros become a hundred million."""
+def test_gguf_header_that_declares_excessive_counts_is_refused(tmp_path: Path, head: bytes, message: str) -> None:
+    """The package gguf makes an object for each declared item: a hundred million for 1.5 GB of zeros."""
     path = tmp_path / "model.gguf"
     path.write_bytes(head)
     os.truncate(path, HUGE)
-    with pytest.raises(TokenizerError, match=told):
+    with pytest.raises(TokenizerError, match=message):
         ChatTemplate.load(path)
 
 
-def test_a_template_in_a_gguf_file_is_bounded(tmp_path: Path) -> None:
+def test_chat_template_in_a_gguf_file_is_limited_in_length(tmp_path: Path) -> None:
     path = write_model(tmp_path / "model.gguf", {"default": CHATML + "{#" + "x" * 17_000_000 + "#}"}, weights=False)
     with pytest.raises(
         TokenizerError, match=r"chat_template is too long: 17,\d+,\d+ characters; the limit is 16,777,216"
@@ -219,32 +219,30 @@ def test_a_template_in_a_gguf_file_is_bounded(tmp_path: Path) -> None:
         ChatTemplate.load(path)
 
 
-def test_rows_from_a_pipe_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("read", [fingerprint, read_rows])
+def test_batch_rows_from_a_named_pipe_are_refused(tmp_path: Path, read: Callable[[Path], object]) -> None:
     os.mkfifo(tmp_path / "rows.jsonl")
-    for read in (fingerprint, read_rows):
-        with pytest.raises(LazyPromptError, match=r"rows.jsonl .*not a regular file"):
-            read(tmp_path / "rows.jsonl")
+    with pytest.raises(LazyPromptError, match=r"rows.jsonl .*not a regular file"):
+        read(tmp_path / "rows.jsonl")
 
 
-def test_an_engine_waits_for_no_pipe(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_llamacpp_server_refuses_a_named_pipe_as_its_model(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(tmp_path / "m.gguf")
     assert serve(["--model", str(tmp_path / "m.gguf"), "--port", "0"]) == 1
     assert "the path is a pipe, not a regular file" in capfd.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /dev/fd for pipes")
-def test_what_the_shell_has_opened_is_read() -> None:
-    """As ``--history <(jq . chat.json)`` is: the shell names a pipe of this very process."""
+def test_pipe_of_a_shell_process_substitution_is_read() -> None:
+    """For ``--history <(jq . chat.json)``, the shell passes the path of a pipe that this process has open."""
     reading, writing = os.pipe()
     os.write(writing, b'[["Hi", "Ho"]]')
     os.close(writing)
-    on_the_command_line("render", "--history", f"/dev/fd/{reading}", "--input", "x")
+    run_command("render", "--history", f"/dev/fd/{reading}", "--input", "x")
     os.close(reading)
 
 
-def test_without_the_abilities_of_posix_a_pipe_is_refused_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_named_pipe_is_refused_without_posix_open_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC"):
         monkeypatch.delattr(os, flag, raising=False)
     monkeypatch.setattr(os, "supports_dir_fd", set())

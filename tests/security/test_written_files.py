@@ -1,4 +1,4 @@
-"""No file that somebody has put in the place of one that is written here leads to another file.
+"""A file or link that was planted at the path of an output file never leads a write to another file.
 
 A cloned repository, an archive or a shared directory may hold links, pipes and files by any name.
 """
@@ -70,7 +70,7 @@ def lock_of_studio(base: Path) -> str:
 
 
 DATABASE = ("out.jsonl.run", "out.jsonl.run-journal", "out.jsonl.run-wal", "out.jsonl.run-shm")
-# What writes, and the names that somebody else may have taken.
+# The ways to write, each with the file names that may have been planted.
 WAYS: dict[Callable[[Path], object], tuple[str, ...]] = {
     batch: (
         *("out.jsonl", "out.jsonl.part", *DATABASE),
@@ -98,7 +98,7 @@ def link_of_a_link(place: Path, victim: Path) -> None:
 PLANTS: dict[str, Callable[[Path, Path], object]] = {
     "link": lambda place, victim: place.symlink_to(victim),
     "link of a link": link_of_a_link,
-    "second name": lambda place, victim: place.hardlink_to(victim),
+    "hard link": lambda place, victim: place.hardlink_to(victim),
 }
 
 
@@ -128,14 +128,14 @@ def plant_file(base: Path, name: str, plant: Callable[[Path, Path], object], vic
     return place
 
 
-def end(way: Callable[[Path], object], base: Path) -> Exception | None:
-    """Let it end; what it raises, if anything."""
+def run_to_end(way: Callable[[Path], object], base: Path) -> Exception | None:
+    """Run a function to its end in a thread; return the error that it raised, if any."""
     caught: list[Exception] = []
 
     def run() -> None:
         try:
             way(base)
-        except Exception as error:  # noqa: BLE001 - looked at by the caller
+        except Exception as error:  # noqa: BLE001 - checked by the caller
             caught.append(error)
 
     running = Thread(target=run, daemon=True)
@@ -149,7 +149,7 @@ def end(way: Callable[[Path], object], base: Path) -> Exception | None:
 @pytest.mark.parametrize("system", ["posix", "without O_NOFOLLOW"])
 @pytest.mark.parametrize("plant", PLANTS)
 @pytest.mark.parametrize(("way", "name"), CASES)
-def test_nothing_is_written_through_a_planted_link(
+def test_planted_links_are_not_written_through(
     base: Path,
     victim: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -164,7 +164,7 @@ def test_nothing_is_written_through_a_planted_link(
             monkeypatch.delattr(os, flag, raising=False)
     plant_file(base, name, PLANTS[plant], victim)
     mode = victim.stat().st_mode
-    error = end(way, base)
+    error = run_to_end(way, base)
     assert victim.read_bytes() == PRECIOUS
     assert victim.stat().st_mode == mode
     assert error is None or isinstance(error, LazyPromptError | OSError | WrongUseError)
@@ -174,11 +174,11 @@ def test_nothing_is_written_through_a_planted_link(
 @pytest.mark.parametrize(
     ("way", "name"), [case for case in CASES if case.values[1] != "out.txt" or case.values[0] is engine_log]
 )
-def test_a_planted_pipe_is_not_waited_for(base: Path, way: Callable[[Path], object], name: str) -> None:
-    """The naive version waits for somebody at the other end."""
+def test_planted_pipes_are_not_waited_for(base: Path, way: Callable[[Path], object], name: str) -> None:
+    """The naive version waits for another process to open the pipe."""
     place = plant_file(base, name, lambda place, _: os.mkfifo(place), base)
-    error = end(way, base)
-    # What is of no use is removed by its name.
+    error = run_to_end(way, base)
+    # A writer that raises no error has removed the pipe.
     assert place.is_fifo() is (error is not None)
     assert error is None or "not a regular file" in str(error) or "no file" in str(error)
 
@@ -186,15 +186,15 @@ def test_a_planted_pipe_is_not_waited_for(base: Path, way: Callable[[Path], obje
 @pytest.mark.parametrize(
     "name", [*("out.jsonl.run", "out.jsonl.part", "out-00002.jsonl.part"), *("bad.jsonl.part", "bad.jsonl.run")]
 )
-def test_a_file_of_somebody_else_by_such_a_name_stays(base: Path, name: str) -> None:
-    """The naive version takes it for its own, and empties it."""
+def test_batch_keeps_a_foreign_file_that_has_the_name_of_its_own_file(base: Path, name: str) -> None:
+    """The naive version treats the file as its own, and empties it."""
     (base / name).write_bytes(PRECIOUS)
     with pytest.raises(BatchError, match=f"{name} .*(move it|use --restart to start over)"):
         batch(base)
     assert (base / name).read_bytes() == PRECIOUS
 
 
-def test_a_file_by_the_name_of_new_rejects_stays(base: Path) -> None:
+def test_resumed_batch_keeps_a_foreign_file_that_has_the_name_of_its_rejects(base: Path) -> None:
     rows = rows_file(base, 40)
     with pytest.raises(BatchError):
         run_batch(job_of(rows), stopped=lambda: "enough")
@@ -204,14 +204,14 @@ def test_a_file_by_the_name_of_new_rejects_stays(base: Path) -> None:
     assert (base / "bad.jsonl.part").read_bytes() == PRECIOUS
 
 
-def test_a_link_that_leads_to_a_device_is_written_to(base: Path) -> None:
-    # As /dev/stdout is one.
+def test_output_file_that_links_to_a_device_is_written_to(base: Path) -> None:
+    # /dev/stdout is such a link.
     (base / "out.txt").symlink_to("/dev/null")
     command(base)
     assert (base / "out.txt").is_symlink()
 
 
 @PERMISSIONS
-def test_a_saved_conversation_is_read_by_nobody_else(base: Path) -> None:
+def test_saved_chat_is_readable_only_by_its_owner(base: Path) -> None:
     chat(base)
     assert (base / "out.txt").stat().st_mode & 0o077 == 0

@@ -1,4 +1,4 @@
-"""Rows that ask a server of our own, which knows when it was asked for what."""
+"""Batch rows that call a fake server, which records its requests with their times."""
 
 import json
 import time
@@ -24,12 +24,12 @@ def asked_text(seen: Seen) -> str:
 
 
 def echo(seen: Seen) -> Answer:
-    """An answer that tells rows apart."""
+    """An answer that differs for each row."""
     return Answer(f"re: {asked_text(seen)}", prompt_tokens=20, completion_tokens=5)
 
 
 class Clocked(ModelServer):
-    """Knows when each request came, by its own clock."""
+    """Records the time of each request."""
 
     def __init__(self, misbehaves: Callable[[str], Misbehaviour | None] = lambda _: None) -> None:
         super().__init__(echo, judges=False)
@@ -52,7 +52,7 @@ class Clocked(ModelServer):
 
 
 def rows(directory: Path, count: int) -> Path:
-    """A file of rows that say ``1``, ``2`` and so on."""
+    """A file of rows with the inputs ``1``, ``2`` and so on."""
     path = directory / "data.jsonl"
     path.write_text("".join(f'{{"language":"Dutch","input":"{number}"}}\n' for number in range(1, count + 1)))
     return path
@@ -69,7 +69,7 @@ def calls_of(
     prompter: ChatPrompter | None = None,
     **settings: Any,
 ) -> CallJob:
-    """What is asked of the server for a file of rows; nothing is tried again."""
+    """The calls to the server for a file of rows, without retries."""
     given: dict[str, Any] = {"model": "m", "api_key": KEY, "timeout": TIMEOUT, "retries": 0, **settings}
     plan = RowPlan.of(prompter or ChatPrompter("Answer in {language}."))
     rejects = path.with_name("bad.jsonl") if skip else None

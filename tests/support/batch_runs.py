@@ -1,4 +1,4 @@
-"""A plan of rows that needs no prompter, and what runs of it are judged by."""
+"""A plan of rows that needs no prompter, and helpers that check runs of it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NO_LIMITS = FileLimits()
 
 @contextmanager
 def full_disk(size: int) -> Generator[None]:
-    """Refuse files of more bytes, by the same calls as a disk without room does."""
+    """Refuse to write files of more bytes, with the same errors as a full disk."""
     import resource  # noqa: PLC0415 - Windows has none, and skips the tests that come here
 
     most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -70,7 +70,7 @@ class SmallPlan:
 
 @dataclass(frozen=True)
 class Deadly(SmallPlan):
-    """Ends its process at one row, if that is another one than this."""
+    """Ends its process at one row, unless it runs in the process of the tests."""
 
     at: int = 0
     own: int = 0
@@ -119,7 +119,7 @@ def files_left(directory: Path) -> dict[str, bytes]:
 
 
 def saved_state(output: Path) -> dict[str, Any]:
-    """The state that a run which is killed now would continue with; nothing if it has not begun.
+    """The state from which a run would continue if it were killed now; empty if it has not begun.
 
     It is read from a copy: to open the database of a run takes its lock.
     """
@@ -152,6 +152,6 @@ class Unsynced(sqlite3.Connection):
 
 
 def wait_for_no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power fails in a test, and syncing costs milliseconds each time."""
+    """Skip syncing to the disk, which takes milliseconds each time."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
     monkeypatch.setattr("lazyprompt.batch.database.sqlite3.connect", partial(sqlite3.connect, factory=Unsynced))

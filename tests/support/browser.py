@@ -24,10 +24,10 @@ Answer: TypeAlias = Literal["accept", "dismiss"]
 
 ARGS: Final = (
     "--no-sandbox",  # tests run as root in containers
-    # A graphics card is played by the processor here, for a fifth of its time.
+    # Software rendering would take a fifth of the processor's time.
     "--disable-gpu",
     "--disable-software-rasterizer",
-    # Whatever a page may try, no name leads anywhere.
+    # No host name is resolved, whatever a page tries.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
 _LOCAL: Final = frozenset({"127.0.0.1", "localhost"})
@@ -36,7 +36,7 @@ _HARMLESS: Final = frozenset({"about", "data", "blob", "file"})
 
 
 class Watch:
-    """All that a page did and that a test has to know of."""
+    """The events of a page that a test has to check."""
 
     def __init__(self) -> None:
         self.faults: list[str] = []
@@ -44,11 +44,11 @@ class Watch:
         self._answers: list[Answer] = []
 
     def allow(self, pattern: str) -> None:
-        """Say that lines of the console in which a pattern is found are as they should be."""
+        """Allow lines of the console in which a pattern is found."""
         self._allowed.append(re.compile(pattern))
 
     def answer(self, answer: Answer) -> None:
-        """Say that a dialog of the browser is to come, and how it is answered."""
+        """Expect a dialog of the browser, and answer it."""
         self._answers.append(answer)
 
     def over(self, page: Page) -> None:
@@ -59,7 +59,7 @@ class Watch:
         page.on("request", self._request)
 
     def unanswered(self) -> list[Answer]:
-        """Dialogs that were to come and did not."""
+        """Expected dialogs that did not appear."""
         return self._answers
 
     def _console(self, message: ConsoleMessage) -> None:
@@ -111,9 +111,9 @@ def watch() -> Watch:
 
 @pytest.fixture
 def page(browser: Browser, watch: Watch) -> Iterator[Page]:
-    """An empty page of a fresh profile; what it does wrong fails the test at its end."""
+    """An empty page of a fresh profile; errors of the page fail the test at its end."""
     context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="en-US")
-    # A busy machine is slow, and no fault of the page.
+    # A busy machine is slow, which is not an error of the page.
     context.set_default_timeout(20_000)
     page = context.new_page()
     watch.over(page)

@@ -17,7 +17,7 @@ _BY_KEY = frozenset({"dict", "set", "defaultdict", "OrderedDict", "WeakKeyDictio
 _EMPTY = _BY_KEY | {"list", "deque"}
 
 
-# What lives longer than a call, and why it does not grow.
+# What is kept longer than a call, and why it does not grow.
 BOUNDS: dict[str, str] = {
     "batch/calls.py:_CallRun._tasks": "the calls under way, as many as may be at once",
     "budget/summary.py:Summaries._made": "the summaries of 64 conversations",
@@ -33,7 +33,7 @@ BOUNDS: dict[str, str] = {
     "modules/clients/_base.py:OfficialClient._clients": "one for threads, and one for each event loop that is open",
 }
 
-# Objects of one call, one answer or one file, which go with it.
+# Objects of one call, one response or one file, which are freed with it.
 ONE_CALL = frozenset(
     {
         *("AnthropicCollector", "ChatCollector", "ResponsesCollector", "GeminiCollector", "OllamaCollector", "Trace"),
@@ -93,7 +93,7 @@ def _in_module(tree: ast.Module) -> Iterator[tuple[str, str, int | None]]:
         for target, node in _named(node)
         if isinstance(node.value, ast.Constant) and isinstance(node.value.value, int)
     }
-    # What is made within a function goes with the call.
+    # Objects made within a function are freed after the call.
     for node in chain(tree.body, *(made.body for made in classes)):
         for name, bound in _functions(node, numbers):
             yield name, "function", bound
@@ -106,7 +106,7 @@ def _in_module(tree: ast.Module) -> Iterator[tuple[str, str, int | None]]:
 
 
 def _functions(node: ast.stmt, numbers: dict[str, int]) -> Iterator[tuple[str, int | None]]:
-    """The functions of a statement that remember, and how much: those that are decorated, or made so by hand."""
+    """The cached functions of a statement, decorated or wrapped, with the sizes of their caches."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         for decorator in node.decorator_list:
             if (bound := _remembers(decorator, numbers)) is not False:
@@ -127,7 +127,7 @@ def _named(node: ast.stmt) -> list[tuple[ast.Name, ast.Assign | ast.AnnAssign]]:
 
 
 def _remembers(decorator: ast.expr, numbers: dict[str, int]) -> int | bool | None:
-    """How much a decorator has a function keep: None where there is no bound; False where it keeps nothing."""
+    """The size of the cache that a decorator adds: None if unlimited, False if there is none."""
     call = decorator if isinstance(decorator, ast.Call) else None
     named = decorator if call is None else call.func
     name = named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")
@@ -198,7 +198,7 @@ def _is_empty(value: ast.expr | None, kinds: frozenset[str]) -> bool:
         return not value.keys
     if isinstance(value, ast.List):
         return "list" in kinds and not value.elts
-    # The argument of a defaultdict makes values, and is none.
+    # The argument of a defaultdict makes values, and is not one itself.
     return (
         isinstance(value, ast.Call) and _called(value) in kinds and (not value.args or _called(value) == "defaultdict")
     )

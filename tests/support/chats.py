@@ -1,4 +1,4 @@
-"""Chats with tools and signed thoughts, as an application keeps them: each request has all messages before it."""
+"""Chats with tools and signed reasoning, as an application keeps them: each request has all previous messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def synthetic_chat(seed: int, *, late_system: bool = False, provider: str = "ant
         late_system: Whether system text stands in mid-conversation too.
         provider: The provider whose thoughts they are.
     """
-    chance = Random(seed)  # noqa: S311 - chance is what is wanted
+    chance = Random(seed)  # noqa: S311 - reproducible random data
     messages = [Msg("system", f"You keep the log. {_text(chance, 20)}", "system")]
     for turn in range(6):
         if late_system and turn and chance.random() < 0.4:

@@ -1,4 +1,4 @@
-"""What the tests of clients have in common: answers, faults, and what was said in a message or its pieces."""
+"""What the tests of clients share: answers, faults, and the contents of messages and their deltas."""
 
 import gc
 import json
@@ -37,7 +37,7 @@ WHOLE = Answer("Hello, how are you?", thinking="I greet back", calls=CALLS)
 def opened_sockets() -> int:
     """The sockets of this process, those of the server among them."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # of what others left: here, sockets are counted
+        warnings.simplefilter("ignore", ResourceWarning)  # about sockets of other tests: here, sockets are counted
         gc.collect()
     links = Path("/proc/self/fd").iterdir()
     return sum(1 for link in links if link.is_symlink() and "socket:" in str(link.readlink()))
@@ -54,7 +54,7 @@ def until(true: Callable[[], bool], seconds: float = TIMEOUT) -> bool:
 
 
 def said_in(deltas: list[Delta]) -> tuple[str, str, list[tuple[str | None, str | None, Any]]]:
-    """The thoughts, the text and the calls that deltas add up to."""
+    """The reasoning, the text and the tool calls that deltas add up to."""
     text, thoughts = ("".join(each.text for each in deltas if each.kind == kind) for kind in ("text", "thinking"))
     calls: dict[int, list[Delta]] = {}
     for delta in deltas:
@@ -82,5 +82,5 @@ def said_by(msg: Msg) -> tuple[str, str, list[tuple[str | None, str | None, Any]
 
 
 def echo(seen: Seen) -> Answer:
-    """What was said last, said again."""
+    """An answer that repeats the last message."""
     return Answer(text=json.dumps(seen.payload)[-60:])

@@ -1,4 +1,4 @@
-"""Random conversations, as bad as real ones: for tests that hold over all of them."""
+"""Random conversations, as irregular as real ones, for tests that must pass for all of them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ MEDIA: tuple[Block, ...] = (
 
 
 class Maker:
-    """Makes conversations of one source of chance; every text is marked, so that it can be found again."""
+    """Makes conversations from one random generator; each text has a unique mark, so that it can be found again."""
 
     def __init__(self, chance: Random) -> None:
         self.chance = chance
@@ -119,7 +119,7 @@ class Maker:
             calls.insert(0, self.thought())
         name = self.one(NAMES)
         if self.maybe(0.15):
-            results = results[:-1]  # a call that is never answered
+            results = results[:-1]  # a call without a result
         self.chance.shuffle(results)
         if self.maybe(0.15):
             return [Msg(name, [*calls, *results], "assistant")]

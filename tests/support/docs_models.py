@@ -1,4 +1,4 @@
-"""The models that the documents talk to: providers played by a server of our own, and tiny models in files."""
+"""The models that the documents call: providers simulated by a local server, and tiny models in files."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ import pytest
 from support.model_server.server import Answer, ModelServer, Seen
 from support.tiny_model import CHATML, write_model
 
-# What is said to the last text of a conversation: the user's, or the result of a tool.
+# The answers to the last text of a conversation: the user's, or the result of a tool.
 _SAID: Final = {
     "When do you open?": "At nine.",
     "几点开门？": "九点。",

@@ -1,4 +1,4 @@
-"""What tests of engines need: a model, what runs on this machine, and engines of our own making."""
+"""Helpers for tests of engines: a model, the running processes, and engines made of scripts."""
 
 import gc
 import socket
@@ -30,7 +30,7 @@ def tiny_model(folder: Path) -> Path:
 
 
 def tokenizer() -> Tokenizer:
-    """The tokenizer of both, of another make than llama.cpp's."""
+    """The tokenizer of the tiny model, by another library than llama.cpp."""
     letters = sorted(ByteLevel.alphabet())
     made = Tokenizer(BPE({letter: number for number, letter in enumerate(letters)}, []))
     made.pre_tokenizer = ByteLevel(add_prefix_space=False, use_regex=False)

@@ -52,7 +52,7 @@ def _made(path: str) -> tuple[Prompty | Prompter, Prompter]:
 
 
 def faults(case: Case) -> Iterator[str]:
-    """What is not as it is to be."""
+    """The faults of a case."""
     maker, prompter = _made(case.path)
     given: Any = INPUTS[case.path]
     try:

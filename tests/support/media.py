@@ -1,4 +1,4 @@
-"""Bytes of all kinds of media, and a server of our own that gives them: for the tests of media."""
+"""Bytes of all kinds of media, and a local server of them, for the tests of media."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Site(ThreadingHTTPServer):
         return self.url + path
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients that hang up are what is tested."""
+        """Ignore clients that hang up, which the tests intend."""
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Tests of packages that are not installed, and of what a system lacks, are skipped with its name and do not fail."""
+"""Skips tests that need a package that is not installed, or an ability that the system lacks, with that reason."""
 
 import configparser
 import re
@@ -52,7 +52,7 @@ def _absent(module: str) -> str:
     return f"{name} is not installed; .ci/run installs the extra {EXTRAS[name]!r}, which has it"
 
 
-# What Python has on POSIX systems only, as far as tests use it.
+# Names of Python on POSIX systems only that tests use.
 POSIX_MODULES = frozenset({"fcntl", "pty", "resource", "termios"})
 POSIX_NAMES = {
     "os": {"fork", "getpgid", "killpg", "mkfifo", "set_blocking", "setsid", "wait", "waitpid", "WNOHANG"},
@@ -80,7 +80,7 @@ def missing_dependency(error: BaseException | None) -> str:
 
 
 def _lacking(error: BaseException) -> str:
-    """Return what the system lacks that a test itself asked for; where the package did, the test is to fail."""
+    """Return what a test itself needs and the system lacks; if the package needs it, the test must fail."""
     if getattr(error, "winerror", None) == _NO_LINKS:
         return "this user may make no links"
     if not isinstance(error, AttributeError) or not isinstance(error.obj, ModuleType):
@@ -94,7 +94,7 @@ def _lacking(error: BaseException) -> str:
 
 
 class SkippedModule(pytest.Module):
-    """A module of tests that is skipped where it asks for what is missing as it is imported."""
+    """A module of tests that is skipped if its import fails for a missing dependency."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         try:

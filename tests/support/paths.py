@@ -1,4 +1,4 @@
-"""Where things lie in the repository, and what a block of code in its pages looks like."""
+"""Paths in the repository, and the code blocks of its pages."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ DOCS = ROOT / "docs"
 EXAMPLES = ROOT / "examples"
 LIBRARY = EXAMPLES / "library"
 PROMPTS = EXAMPLES / "prompts"
-# Printed examples of other libraries' documents, which lie beside the repository only where it is built.
+# Printed examples of other libraries' documents, which are not part of the repository.
 SPECIFICATIONS = ROOT.parent / "shared" / "cases"
 # libyaml's where there is one: it is ten times as fast.
 SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

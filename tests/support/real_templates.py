@@ -35,7 +35,7 @@ TRL_WHEEL = "trl-1.16.0-py3-none-any.whl"
 
 
 class Rendering(Protocol):
-    """What makes a prompt of messages: a compiled template, or what takes its place."""
+    """An object that renders messages: a compiled template, or a replacement."""
 
     def render(self, *, messages: list[dict[str, Any]], **context: Any) -> str:
         """The prompt."""
@@ -238,7 +238,7 @@ class _FastChat:
 
 
 class _Generation(Extension):
-    """The block with which templates mark what the assistant said; here it shows what is in it."""
+    """The block with which templates mark the assistant's texts; here it renders its content."""
 
     tags = {"generation"}  # noqa: RUF012 - the form jinja2 gives
 

@@ -29,7 +29,7 @@ def harmony() -> tiktoken.Encoding:
 
 @lru_cache(maxsize=1)
 def qwen() -> tiktoken.Encoding:
-    """Qwen's encoding, out of its provider's client."""
+    """Qwen's encoding from its provider's client."""
     module: Any = import_module("dashscope.tokenizers.qwen_tokenizer")
     file = Path(import_module("dashscope").__path__[0]) / "resources" / "qwen.tiktoken"
     made: tiktoken.Encoding = module.QwenTokenizer(str(file))._tokenizer  # noqa: SLF001 - it has no other name
@@ -38,7 +38,7 @@ def qwen() -> tiktoken.Encoding:
 
 @lru_cache(maxsize=1)
 def tekken() -> Any:
-    """Mistral's tokenizer, out of mistral-common."""
+    """Mistral's tokenizer from mistral-common."""
     common: Any = import_module("mistral_common.tokens.tokenizers.tekken")
     file = Path(import_module("mistral_common").__path__[0]) / "data" / "tekken_240911.json"
     return common.Tekkenizer.from_file(file)
@@ -46,7 +46,7 @@ def tekken() -> Any:
 
 @lru_cache(maxsize=1)
 def deepseek_tokenizer() -> Any:
-    """DeepSeek's tokenizer, as transformers reads it."""
+    """DeepSeek's tokenizer, loaded with transformers."""
     return tokenizer_in(deepseek())
 
 
@@ -60,7 +60,7 @@ TOKENIZERS: dict[str, Callable[[], Any]] = {
 
 @lru_cache(maxsize=4)
 def template_of(tokenizer: str) -> ChatTemplate:
-    """The chat template of the model that a tokenizer is of."""
+    """The chat template of a tokenizer's model."""
     if tokenizer == "deepseek":
         special = {"bos_token": "<｜begin▁of▁sentence｜>", "eos_token": "<｜end▁of▁sentence｜>"}
         return ChatTemplate.load(templates()["deepseekv3"], **special)

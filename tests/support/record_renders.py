@@ -1,4 +1,4 @@
-"""Record what models' own chat templates render: run the tests that ask for it, and write the file they read.
+"""Record renders of models' own chat templates: run the tests that need them, and write the file that they read.
 
 python tests/support/record_renders.py
 """
@@ -32,7 +32,7 @@ def main() -> int:
         failed = pytest.main(["-n", "0", "-q", "-p", "no:cacheprovider", str(TESTS / "rendering")], plugins=[Online()])
     if not failed:
         recorded_renders.write_renders(found)
-        print(f"{len(found)} renders")  # noqa: T201 - what was done
+        print(f"{len(found)} renders")  # noqa: T201 - the result
     return int(failed)
 
 

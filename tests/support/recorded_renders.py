@@ -1,4 +1,4 @@
-"""What models' own chat templates render, recorded, so that quick tests can compare with it.
+"""Recorded renders of models' own chat templates, with which quick tests compare.
 
 The templates carry their models' licences, so they are not part of this repository. The file
 ``tests/golden/template_renders.json`` holds what each of them rendered, with its package, version and name, and the
@@ -37,7 +37,7 @@ class Render(TypedDict):
 
 
 def recorded_render(package: str, template: str, given: dict[str, Any]) -> str:
-    """Return what `support.real_templates.render` gave when it was recorded; else, a KeyError."""
+    """Return the recorded result of `support.real_templates.render`; raise a KeyError if there is none."""
     key = package, template, json.dumps(given, ensure_ascii=False)
     if key not in _texts():
         raise KeyError(f"{package} {template}: not recorded; run python tests/support/record_renders.py: {key[2]}")

@@ -30,7 +30,7 @@ UNKNOWN_KEYS: dict[str, Any] = {"trace_id": "abc", "cache_control": {"type": "ep
 
 
 class RoughHistory(NamedTuple):
-    """One history for all doors.
+    """One history for all entry points.
 
     Attributes:
         form: The form of its items.
@@ -45,7 +45,7 @@ class RoughHistory(NamedTuple):
 
 def rough_history(seed: int) -> RoughHistory:
     """Return the history of a seed, the same in every process."""
-    maker = RoughMaker(Random(seed))  # noqa: S311 - chance is what is wanted
+    maker = RoughMaker(Random(seed))  # noqa: S311 - reproducible random data
     form = maker.one(tuple(FORMS))
     messages = maker.conversation()
     if form in _TEXT_FORMS:
@@ -78,7 +78,7 @@ def as_msgs(messages: Sequence[Msg], _: RoughMaker) -> list[Item]:
 
 
 def as_openai(messages: Sequence[Msg], maker: RoughMaker) -> list[Item]:
-    """OpenAI's dicts, with what code that keeps them by hand leaves out or adds."""
+    """OpenAI's dicts, with the omissions and additions of code that writes them by hand."""
     found: list[Item] = []
     for message in messages:
         results, calls, thoughts, rest = _sorted(message)
@@ -170,7 +170,7 @@ def as_anthropic(messages: Sequence[Msg], _: RoughMaker) -> list[Item]:
 
 
 def _turns(message: Msg, user: str, role: str) -> list[tuple[str, Sequence[Block]]]:
-    """The blocks of a message by turn: results, which are the user's, behind the calls or before what is said."""
+    """The blocks of a message by turn: tool results, in the user's turn, after the calls or before the text."""
     results = _sorted(message)[0]
     rest = [block for block in message.blocks if not isinstance(block, ToolResultBlock)]
     if not results:
@@ -262,7 +262,7 @@ def as_responses(messages: Sequence[Msg], maker: RoughMaker) -> list[Item]:
 
 
 def as_pairs(messages: Sequence[Msg], _: RoughMaker) -> list[Item]:
-    """Pairs of question and answer; what has no partner gets an empty one."""
+    """Pairs of question and answer; a message without its counterpart gets an empty one."""
     found: list[Item] = []
     for message in messages:
         if message.role == "assistant":
@@ -310,7 +310,7 @@ def as_langchain(messages: Sequence[Msg], _: RoughMaker) -> list[Item]:
 
 
 def as_mixture(messages: Sequence[Msg], maker: RoughMaker) -> list[Item]:
-    """Each message in a form of its own."""
+    """Each message in another form."""
     forms = (as_msgs, as_openai, as_anthropic, as_langchain)
     return [item for message in messages for item in maker.one(forms)([message], maker)]
 

@@ -1,4 +1,4 @@
-"""A server of our own while a test needs it."""
+"""Runs a local server while a test needs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quick tests stay offline, in the processes that they start too. Slow tests may download packages."""
+"""Keeps quick tests and their subprocesses offline. Slow tests may download packages."""
 
 import os
 import sys
@@ -47,7 +47,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """Fail a test in which something forbidden was tried."""
+    """Fail a test that tried to use the network."""
     yield
     log = item.config.stash[LOG]
     if tried := log.read_text(encoding="utf-8"):

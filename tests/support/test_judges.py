@@ -1,4 +1,4 @@
-"""The judges of payloads refuse broken ones, in the process and over the wire."""
+"""The judges refuse broken payloads, when called directly and in the fake servers."""
 
 import re
 
@@ -42,20 +42,20 @@ IDS = [f"{provider}: {label}" for provider, label, _ in BROKEN]
 
 
 @pytest.mark.parametrize(("provider", "label", "payload"), BROKEN, ids=IDS)
-def test_broken_payloads_are_refused(provider: str, label: str, payload: Payload) -> None:
+def test_judge_refuses_broken_payload(provider: str, label: str, payload: Payload) -> None:
     with pytest.raises(ValueError, match="."):
         judge(provider, payload)
     assert label
 
 
 @pytest.mark.parametrize("kind", [Loopback, ModelServer])
-def test_the_servers_of_the_tests_refuse_what_the_judges_refuse(kind: type[Loopback | ModelServer]) -> None:
+def test_fake_servers_refuse_a_payload_that_the_judge_refuses(kind: type[Loopback | ModelServer]) -> None:
     with kind() as server, pytest.raises(refusals("openai"), match="did not have response messages"):
         send("openai", turns("UC1"), server.url("openai"))
     assert [bool(seen.refusal) for seen in server.seen] == [True]
 
 
-def test_every_provider_has_broken_payloads() -> None:
+def test_each_provider_has_broken_payloads() -> None:
     assert {provider for provider, _, _ in BROKEN} == set(PROVIDERS) == set(RULES)
     assert len(IDS) == len(set(IDS)) > 100
 
@@ -89,7 +89,7 @@ WRONG_TYPES: list[tuple[str, Payload, str]] = [
 
 
 @pytest.mark.parametrize(("provider", "payload", "where"), WRONG_TYPES)
-def test_wrong_types_are_told_with_their_place(provider: str, payload: Payload, where: str) -> None:
+def test_wrong_types_are_reported_with_their_path(provider: str, payload: Payload, where: str) -> None:
     with pytest.raises(ValueError, match=re.escape(where)):
         strictly(provider, payload)
 
@@ -116,7 +116,7 @@ WRONG_ORDER: list[tuple[str, Payload, str]] = [
 
 
 @pytest.mark.parametrize(("provider", "payload", "why"), WRONG_ORDER)
-def test_the_order_is_judged_beyond_the_types(provider: str, payload: Payload, why: str) -> None:
+def test_judge_refuses_well_typed_payload_that_breaks_another_rule(provider: str, payload: Payload, why: str) -> None:
     strictly(provider, payload)
     with pytest.raises(ValueError, match=why):
         in_order(provider, payload)

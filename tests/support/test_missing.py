@@ -1,4 +1,4 @@
-"""The rule that skips tests for what is missing: it hides no fault of the package."""
+"""The rule that skips tests for missing dependencies hides no fault of the package."""
 
 import os
 
@@ -15,7 +15,7 @@ from support.missing import missing_dependency
         ("mkfiffo", __file__, ""),
     ],
 )
-def test_posix_names_are_missing(monkeypatch: pytest.MonkeyPatch, name: str, place: str, reason: str) -> None:
+def test_absent_posix_name_has_skip_reason(monkeypatch: pytest.MonkeyPatch, name: str, place: str, reason: str) -> None:
     monkeypatch.delattr(os, name, raising=False)
     with pytest.raises(AttributeError) as caught:
         exec(compile(f"os.{name}('pipe')", place, "exec"), {"os": os})  # noqa: S102 - our own
@@ -29,12 +29,12 @@ def test_posix_names_are_missing(monkeypatch: pytest.MonkeyPatch, name: str, pla
         ("openai.types", "openai is not installed; .ci/run installs the extra 'dev', which has it"),
     ],
 )
-def test_modules_that_are_missing_are_named(module: str, reason: str) -> None:
+def test_skip_reason_names_the_absent_module(module: str, reason: str) -> None:
     error = ImportError("cannot be imported")
     error.__cause__ = ModuleNotFoundError(name=module)
     assert missing_dependency(error) == reason
 
 
-def test_a_module_of_the_package_is_never_missing() -> None:
-    """A module that was renamed skipped the tests that import it."""
+def test_absent_module_of_the_package_is_no_skip_reason() -> None:
+    """Tests that import a module of the package under its old name were skipped."""
     assert missing_dependency(ModuleNotFoundError(name="lazyprompt.nothing")) == ""

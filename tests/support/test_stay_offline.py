@@ -1,4 +1,4 @@
-"""The quick tests run without a network: a test that would need one fails, wherever it tries."""
+"""The quick tests run without a network: a test that uses one fails, in its own process or another."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ pytest_plugins = ["pytester"]
 FORBIDDEN = {
     "a connection": "import socket; socket.create_connection(('192.0.2.1', 80), timeout=1)",
     "a connection of IPv6": "import socket; socket.socket(socket.AF_INET6).connect(('2001:db8::1', 80))",
-    "a name": "import socket; socket.getaddrinfo('example.org', 80)",
+    "a lookup": "import socket; socket.getaddrinfo('example.org', 80)",
     "a datagram": "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 53))",
     "pip": "import subprocess, sys; subprocess.run([sys.executable, '-m', 'pip', '--version'])",
     "npm": "import subprocess; subprocess.run(['npm', '--version'])",
@@ -27,7 +27,7 @@ subprocess.run([sys.executable, "-c", "pass"], check=True)
 
 
 PLACES = {
-    "here": "{code}",
+    "directly": "{code}",
     "caught": "try:\n    {code}\nexcept OSError:\n    pass",
     "in another process": "import subprocess, sys\nsubprocess.run([sys.executable, '-c', {code!r}])",
 }
@@ -43,21 +43,19 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tests: dict[
 
 
 @pytest.mark.slow
-def test_a_quick_test_that_would_need_a_network_fails(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quick_test_that_uses_the_network_fails(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     tests = {
         f"{kind} {place}": body.format(code=code) for kind, code in FORBIDDEN.items() for place, body in PLACES.items()
     }
     outcome = run(pytester, monkeypatch, tests)
-    # Only an error that nobody catches fails the test itself; every one of them is an error when it ends.
+    # Only an uncaught error fails the test itself; each of the tests has an error at its teardown.
     outcome.assert_outcomes(passed=12, failed=6, errors=len(tests))
-    for kind, word in (("a connection", "connects to 192.0.2.1"), ("a name", "resolves the name 'example.org'")):
+    for kind, word in (("a connection", "connects to 192.0.2.1"), ("a lookup", "resolves the name 'example.org'")):
         assert outcome.stdout.str().count(f"a quick test {word}; mark it slow") >= len(PLACES), kind
 
 
 @pytest.mark.slow
-def test_a_quick_test_may_talk_to_this_machine_and_a_slow_one_may_start_pip(
+def test_quick_test_may_use_loopback_and_slow_test_may_start_pip(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcome = run(pytester, monkeypatch, {"loopback": ALLOWED})
@@ -66,7 +64,7 @@ def test_a_quick_test_may_talk_to_this_machine_and_a_slow_one_may_start_pip(
     pytester.runpytest_subprocess("-p", "support.stay_offline", "-n", "0").assert_outcomes(passed=1)
 
 
-def test_every_process_of_the_tests_is_kept_offline() -> None:
+def test_subprocesses_of_the_tests_load_the_network_guard() -> None:
     code = "import sys; print('sitecustomize' in sys.modules and sys.modules['sitecustomize'].__file__)"
     command = [sys.executable, "-c", code]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 - it is fixed

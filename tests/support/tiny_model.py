@@ -23,7 +23,7 @@ CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-# The tokens behind those of the bytes, and what the file names some of them.
+# The tokens after those of the bytes, and the names of some of them in the file.
 TOKENS: dict[str, TokenType] = {
     "<|endoftext|>": TokenType.CONTROL,
     "<|im_start|>": TokenType.CONTROL,
@@ -60,7 +60,7 @@ def write_model(
     writer.add_token_merges(["a b"])
     for name, token in special.items():
         writer.add_uint32(f"tokenizer.ggml.{name}_token_id", numbers[token])
-    # Else llama.cpp takes it off the prompt, to put it before the ids.
+    # Otherwise llama.cpp removes it from the prompt, and adds it before the ids.
     writer.add_add_bos_token(False)  # noqa: FBT003 - gguf's own
     if templates:
         writer.add_chat_template([{"name": name, "template": text} for name, text in templates.items()])
@@ -100,12 +100,12 @@ class LlamaCpp:
         return response.status, response.json()
 
     def prompt(self, messages: list[dict[str, Any]], **body: Any) -> tuple[str | None, str]:
-        """The prompt that the model would be given, or None and the reason."""
+        """The prompt that the model would receive, or None and the reason."""
         status, answer = self.post("/apply-template", messages=messages, **body)
         return (answer["prompt"], "") if status == 200 else (None, answer["error"]["message"])
 
     def tokens(self, text: str) -> list[int]:
-        """The ids of a prompt, in which whatever looks like a token is one."""
+        """The ids of a prompt, in which each text that looks like a special token becomes one."""
         answer = self.post("/tokenize", content=text, add_special=False, parse_special=True)[1]
         return [int(token) for token in answer["tokens"]]
 
@@ -131,7 +131,7 @@ os._exit(0)
 @contextmanager
 def llama_cpp(model: Path, template: str = "") -> Iterator[LlamaCpp]:
     """Serve a model while a test needs it."""
-    # In a process of its own, which can be ended: within one, the server's end was seen to wait for itself for ever.
+    # In a separate process, which can be killed: in this process, the shutdown of the server could block forever.
     command = [sys.executable, "-c", _SERVE, str(model), template, str(CONTEXT)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         try:

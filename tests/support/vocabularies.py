@@ -74,7 +74,7 @@ def encoding(name: str) -> tiktoken.Encoding:
 
 @lru_cache(maxsize=1)
 def chatml() -> tiktoken.Encoding:
-    """Return cl100k_base with the special tokens of ChatML and of thoughts."""
+    """Return cl100k_base with the special tokens of ChatML and of reasoning."""
     base: Any = encoding("cl100k_base")
     special = {name: 100_300 + at for at, name in enumerate(("<|im_start|>", "<|im_end|>", "<think>", "</think>"))}
     return tiktoken.Encoding(

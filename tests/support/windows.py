@@ -1,4 +1,4 @@
-"""Windows as far as it can be had elsewhere: its paths, and the abilities that it lacks."""
+"""Simulates parts of Windows on other systems: its paths, and the abilities that it lacks."""
 
 import ntpath
 import os
@@ -11,7 +11,7 @@ PERMISSIONS = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no
 
 
 def resolving_as_windows(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Split paths as Windows does, and return a list that all paths are added to which are resolved."""
+    """Split paths as Windows does, and return a list to which all resolved paths are added."""
     asked: list[str] = []
     resolve = os.path.realpath
 

@@ -1,4 +1,4 @@
-"""Names that type checkers are told beside the table that Python reads."""
+"""Names that type checkers see, compared with the table that Python reads."""
 
 from __future__ import annotations
 

@@ -40,11 +40,11 @@ def weather(city: str) -> str:
     return f"Sun in {city}."
 
 
-def told(record: CallRecord) -> None:
+def print_call(record: CallRecord) -> None:
     print(record)
 
 
-online = OnlineChatModule("openai", model="gpt-5-mini", api_key=Secret("a"), temperature=0.2, hooks=[told])
+online = OnlineChatModule("openai", model="gpt-5-mini", api_key=Secret("a"), temperature=0.2, hooks=[print_call])
 local = TrainableModule(Path("model.gguf"), max_tokens=20, chat_template="{{ messages }}")
 
 
@@ -135,7 +135,7 @@ def wrong_modules() -> None:
     OnlineChatModule(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     OnlineChatModule("openai", "gpt-5-mini")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     OnlineChatModule("openai", api_key=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    OnlineChatModule("openai", hooks=told)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    OnlineChatModule("openai", hooks=print_call)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     TrainableModule(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     TrainableModule("model.gguf", markers=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     online.prompt(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

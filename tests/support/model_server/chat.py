@@ -1,4 +1,4 @@
-"""OpenAI's voices: Chat Completions as a dozen providers speak it, and Completions.
+"""OpenAI's response formats: Chat Completions of a dozen providers, and Completions.
 
 Sources: the API references of the providers, and the types of the client ``openai``.
 """
@@ -12,7 +12,7 @@ from support.providers.loopback import answer_of
 
 SSE = "text/event-stream; charset=utf-8"
 DONE = Event("[DONE]", end=True)
-# What a thought is called. vLLM renamed it (vllm-project/vllm#27752); OpenAI shows none in its chat.
+# The name of the reasoning field. vLLM renamed it (vllm-project/vllm#27752); OpenAI shows none in its chat.
 _THOUGHT = {
     "deepseek": "reasoning_content",
     "moonshot": "reasoning_content",
@@ -25,7 +25,7 @@ _THOUGHT = {
 }
 # Providers whose models refuse in their text; others have a field for it.
 _SAYS_NO = {*_THOUGHT, "mistral"}
-# Providers that tell the tokens of a stream with its last choice, asked or not; Moonshot within the choice.
+# Providers that report the usage of a stream with its last choice, even if unrequested; Moonshot, in the choice.
 _TELLS = {
     "deepseek": "chunk",
     "xai": "chunk",
@@ -34,7 +34,7 @@ _TELLS = {
     "mistral": "chunk",
     "moonshot": "choice",
 }
-# Why an answer ended where the provider calls it otherwise. A model's refusal is told by OpenAI in a field of its own.
+# Finish reasons where the provider has other names. OpenAI reports a model's refusal in a separate field.
 _WHY = {"zhipu": {"content_filter": "sensitive", "refusal": "stop"}}
 
 
@@ -44,7 +44,7 @@ def _why(provider: str, answer: Answer) -> str:
 
 
 def usage_fields(answer: Answer) -> Json:
-    """Tokens as OpenAI tells them."""
+    """Usage as OpenAI reports it."""
     prompt, completion = answer.prompt_tokens, answer.completion_tokens
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
@@ -146,7 +146,7 @@ def _completions_stream(answer: Answer, ask: Ask) -> list[Event]:
 
 
 def _with_comment(event: Event, at: int) -> bytes:
-    """As DeepSeek and OpenRouter do: a comment while one waits."""
+    """Comments while the client waits, as DeepSeek and OpenRouter send them."""
     return b": keep-alive\n\n" + sse(event) if at == 2 else sse(event)
 
 

@@ -1,4 +1,4 @@
-"""How each provider says no: the bodies of its errors, and what it says of a wrong key, model or length.
+"""The errors of each provider: their bodies, and the messages about a wrong key, model or length.
 
 Sources: the providers' references of errors, and answers of theirs that are quoted in issues of their clients.
 """
@@ -167,7 +167,7 @@ _OPENAI_REFUSALS: dict[Reason, Refusal] = {
 _OLLAMA_REFUSALS: dict[Reason, Refusal] = {
     "key": Refusal(401, "unauthorized"),
     "model": Refusal(404, f"model '{NO_MODEL}' not found"),
-}  # it cuts a prompt that is too long, and says nothing
+}  # it silently cuts a prompt that is too long
 REFUSALS: dict[str, dict[Reason, Refusal]] = {
     **dict.fromkeys(("openai", "openai-responses"), _OPENAI_REFUSALS),
     "deepseek": {

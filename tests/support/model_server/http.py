@@ -1,4 +1,4 @@
-"""The HTTP side of the model server: it plays scripts to whoever asks, and notices when somebody leaves."""
+"""The HTTP side of the model server: it sends scripted responses, and notices when a client disconnects."""
 
 import selectors
 import socket
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from support.serving import Serving
 
-# Not select, which takes no more than 1,024 files, but Windows has nothing else.
+# Not select, which accepts at most 1,024 files, except on Windows, which has nothing else.
 _SELECTOR = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
@@ -72,7 +72,7 @@ class ScriptServer(ThreadingHTTPServer):
             self.errors.append(error)
 
     def server_close(self) -> None:
-        for connection in self._open.copy():  # those that clients keep for later: nothing more will come
+        for connection in self._open.copy():  # idle connections, on which nothing more will come
             try:
                 connection.shutdown(socket.SHUT_RDWR)
             except OSError:  # it is closed already
@@ -102,7 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
         content = self.rfile.read(length)
         if len(content) == length:
             self._answer(content)
-        else:  # it left before it had asked
+        else:  # it left before it sent a request
             self.close_connection = True
 
     def _answer(self, content: bytes) -> None:
@@ -156,7 +156,7 @@ def _head(script: Script) -> bytes:
 
 @contextmanager
 def odd_server(body: bytes, media_type: str = "application/json", status: int = 200) -> Iterator[str]:
-    """Serve one answer, whatever is asked: for what no server should say.
+    """Serve one response for any request, for responses that no server should send.
 
     Yields:
         The URL of the server.

@@ -1,4 +1,4 @@
-"""What the model says, how the server may misbehave, and what both become on the wire."""
+"""The responses of the model, the misbehaviour of the server, and the bytes that both become."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -10,12 +10,12 @@ from support.model_server.http import Script
 
 Json: TypeAlias = dict[str, Any]
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "refusal"]
-_PIECE = 4  # signs, about a token
+_PIECE = 4  # characters, about a token
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model says; each provider's voice says it in its own form.
+    """The model's response; each provider's voice writes it in its own format.
 
     Attributes:
         text: The text; what the model says instead where ``finish`` is ``refusal``.
@@ -40,7 +40,7 @@ class Answer:
 
     @property
     def why(self) -> Finish:
-        """Why it ended, as a server says it."""
+        """The finish reason, as a server reports it."""
         return "tool_calls" if self.calls and self.finish == "stop" else self.finish
 
     def arguments(self) -> list[str]:
@@ -49,19 +49,19 @@ class Answer:
         return [*written[:-1], written[-1][: len(written[-1]) // 2]] if self.half else written
 
     def whole_calls(self) -> tuple[tuple[str, str, Json], ...]:
-        """The calls that came to their end: for providers that send arguments in one piece."""
+        """The complete calls, for providers that send arguments in one piece."""
         return self.calls[:-1] if self.half else self.calls
 
 
 class Ask(NamedTuple):
-    """What is asked of a model: its name, and the body of the request."""
+    """A request to a model: its name, and the body."""
 
     model: str
     body: Mapping[str, Any]
 
     @property
     def usage(self) -> bool:
-        """Whether a stream of OpenAI's form is to tell the tokens at its end."""
+        """Whether a stream of OpenAI's form reports the usage at its end."""
         options: Json = self.body.get("stream_options") or {}
         return bool(options.get("include_usage"))
 
@@ -89,7 +89,7 @@ class Refusal(NamedTuple):
 
 
 class Voice(NamedTuple):
-    """How a provider speaks.
+    """The response format of a provider.
 
     Attributes:
         whole: The body of an answer that is not streamed.
@@ -111,7 +111,7 @@ class Voice(NamedTuple):
 
 
 def pieces(text: str) -> list[str]:
-    """A text in pieces as a model makes them: two at least where it has two signs; none where it has none."""
+    """A text in pieces as a model makes them: at least two if it has two characters; none if it is empty."""
     size = max(1, min(_PIECE, ceil(len(text) / 2)))
     return [text[at : at + size] for at in range(0, len(text), size)]
 
@@ -122,17 +122,17 @@ def encode_json(data: object) -> bytes:
 
 
 def sse(event: Event, _: int = 0) -> bytes:
-    """A server-sent event; a text is data as it stands."""
+    """A server-sent event; a text is sent unchanged as its data."""
     data = event.data.encode() if isinstance(event.data, str) else encode_json(event.data)
     name = f"event: {event.name}\n".encode() if event.name else b""
     return b"%bdata: %b\n\n" % (name, data)
 
 
-_USERS = {"arguments", "args", "input"}  # what users' tools define: nothing is added there
+_USERS = {"arguments", "args", "input"}  # defined by users' tools: nothing is added there
 
 
 def with_news(value: Any) -> Any:
-    """A value with a field that nobody knows in each dict."""
+    """A value with an unknown field in each dict."""
     if isinstance(value, list):
         return [with_news(item) for item in cast("Sequence[Any]", value)]
     if not isinstance(value, dict):
@@ -160,7 +160,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Ends:
-    """The stream ends as if all was well after so many events, but never with its end; a body is half a body."""
+    """The stream ends normally after so many events, but without its final event; a body is cut in half."""
 
     after: int = 2
 
@@ -200,7 +200,7 @@ class HalfCall:
 
 @dataclass(frozen=True)
 class Unknown:
-    """Fields and types of events that nobody knows yet are added; what was said is said all the same."""
+    """Unknown fields and types of events are added; the content stays the same."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ _PAGE = b"<html><body><h1>Sign in to the network</h1></body></html>"
 
 
 def make_script(voice: Voice, answer: Answer, ask: Ask, fault: Misbehaviour | None, *, streamed: bool) -> Script:
-    """What is sent when the model says this, and the server behaves so."""
+    """The script that the server sends for this answer and this misbehaviour."""
     if isinstance(fault, HalfCall):
         calls = answer.calls or (("call_half", "weather", {"city": "Paris"}),)
         answer = replace(answer, calls=calls, finish="length", half=True)

@@ -1,4 +1,4 @@
-"""A server that plays all providers: it judges what arrives, answers and streams in their forms, and can misbehave."""
+"""A server that simulates all providers: it judges requests, responds in their formats, and can misbehave."""
 
 import json
 import re
@@ -155,7 +155,7 @@ class ModelServer(Serving):
                 seen.payload = _prompt_of(seen.body)
             else:
                 known = _FORMS.get(seen.provider, seen.provider)
-                seen.payload = payload_of(known, json.loads(content))  # a copy: it changes what it is given
+                seen.payload = payload_of(known, json.loads(content))  # a copy, since it changes its argument
                 with _JUDGING:
                     judge(known, seen.payload)
         except (ValueError, TypeError) as error:
@@ -189,7 +189,7 @@ class ModelServer(Serving):
 
 
 def _seen(path: str, headers: dict[str, str], content: bytes) -> Seen | None:
-    """A request; None where there is nothing at its path."""
+    """A request; None if the server has nothing at its path."""
     bare, _, query = path.partition("?")
     _, provider, *rest = bare.split("/", 2)
     endpoint = "/" + "".join(rest)
@@ -200,12 +200,12 @@ def _seen(path: str, headers: dict[str, str], content: bytes) -> Seen | None:
     if gemini:
         streamed = gemini[2] == "streamGenerateContent" and "alt=sse" in query.split("&")
         return Seen(provider, path, headers, body, body, streamed, gemini[1])
-    streamed = bool(body.get("stream", provider.startswith("ollama")))  # Ollama streams where nothing is said
+    streamed = bool(body.get("stream", provider.startswith("ollama")))  # Ollama streams by default
     return Seen(provider, path, headers, body, body, streamed, body.get("model", ""))
 
 
 def _refusal(seen: Seen, content: bytes) -> Refusal | None:
-    """What the provider has against the key, the model or the length, whatever the payload is."""
+    """The provider's error about the key, the model or the length, whatever the payload is."""
     refusals = REFUSALS[seen.provider]
     if NO_KEY in {seen.headers.get(name, "").removeprefix("Bearer ") for name in _KEY_HEADERS}:
         return refusals["key"]
@@ -236,7 +236,7 @@ def _failed(provider: str, fault: Status | Fails) -> Script:
     after = fault.retry_after if isinstance(fault, Status) else None
     if after is None:
         return _refused(provider, Refusal(fault.code, fault.message))
-    if provider == "gemini":  # it has no header for that
+    if provider == "gemini":  # it has no header for it
         told = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{after:g}s"}
         return _refused(provider, Refusal(fault.code, fault.message, {"details": [told]}))
     return _refused(provider, Refusal(fault.code, fault.message), {"retry-after": f"{after:g}"})

@@ -1,4 +1,4 @@
-"""The voices of all providers; here those of Anthropic, Gemini and Ollama.
+"""The response formats of all providers; here those of Anthropic, Gemini and Ollama.
 
 Sources: the API references of the providers, and the types of their official clients.
 """
@@ -167,12 +167,12 @@ def _gemini_parts(answer: Answer) -> list[Json]:
 
 
 def _gemini_end(answer: Answer) -> str:
-    """Why an answer ended; a call that is no call has a reason of its own."""
+    """The finish reason; a malformed call has its own reason."""
     return "MALFORMED_FUNCTION_CALL" if answer.half else _GEMINI_WHY.get(answer.why, "STOP")
 
 
 def _gemini_blocked(answer: Answer) -> Json | None:
-    """What is said in place of candidates where the prompt itself was blocked."""
+    """The response without candidates, if the prompt itself was blocked."""
     if answer.finish == "content_filter" and not answer.text:
         return {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, **_gemini_usage(answer)}
     return None

@@ -1,4 +1,4 @@
-"""What providers' servers refuse though all types are right: order, names, empty texts; and `BROKEN` payloads.
+"""Rules of providers' servers beyond types, such as order, names and empty texts; and `BROKEN` payloads.
 
 The rules are the providers' documented ones, and those of chat templates; no live server was asked.
 """
@@ -83,7 +83,7 @@ _images = _rule(lambda p: all(map(is_base64, _pictures(p))), "illegal base64 dat
 
 
 def _answered(payload: Payload) -> None:
-    """All calls of a message are answered right after it, each once. Ollama's may have no id, but a tool_name."""
+    """Each call of a message has one result right after it. Ollama's results may have a tool_name and no id."""
     waiting: list[tuple[str | None, str]] = []
     seen: set[str | None] = set()
     for at, message in enumerate(payload["messages"]):
@@ -351,7 +351,7 @@ def turns(*given: Any, key: str = "messages", **more: Any) -> dict[str, Any]:
 
 _KEY = {"gemini": "contents", "openai-responses": "input"}
 contents, items = partial(turns, key="contents"), partial(turns, key="input")
-_ORDERS = {  # turns in the wrong order; "-" is no turn at all
+_ORDERS = {  # turns in the wrong order; "-" means no turn at all
     "openai": "- U1 UCU UC UC1A UC1U2 UC112 UC12C12",
     "deepseek": "- U1 SUU UAAU UA",
     "zhipu": "- S UC1",

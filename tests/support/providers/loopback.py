@@ -1,4 +1,4 @@
-"""The official clients, sending payloads to a server of our own that judges what really arrives over the wire."""
+"""The official clients, which send payloads to a local server that judges the requests that arrive."""
 
 import json
 import re
@@ -30,7 +30,7 @@ _PATHS: dict[str, tuple[str, str]] = {
     "anthropic": ("", "/v1/messages"),
     "gemini": ("", "/v1beta/models/m:generateContent"),
 }
-# Below these keys, Gemini's wire form holds what users name: its keys stay as they are.
+# Below these keys, Gemini's payloads contain names chosen by users, which stay as they are.
 _GEMINI_FREE = {"args", "response", "parameters", "parameters_json_schema", "response_json_schema"}
 _TIMEOUT = 10.0
 
@@ -47,9 +47,9 @@ def payload_of(provider: str, body: dict[str, Any]) -> dict[str, Any]:
         body = _snake(body)
     if provider.startswith("dashscope"):
         body = {**body.get("input", {}), **body.get("parameters", {})}
-    if provider == "mistral":  # its client says what goes without saying
+    if provider == "mistral":  # its client adds default values
         body = cast("dict[str, Any]", _without(body, {"prefix": False, "index": 0, "strict": False}))
-    if provider == "ollama":  # its client leaves out what is empty
+    if provider == "ollama":  # its client leaves out empty values
         body["messages"] = [{"content": "", **message} for message in body.get("messages", [])]
         body = {key: value for key, value in body.items() if key != "tools" or value}
     required, optional = KEYS[provider]
@@ -90,7 +90,7 @@ def normalize(provider: str, payload: Payload) -> dict[str, Any]:
 
 
 def answer_of(provider: str, text: str = "pong") -> dict[str, Any]:
-    """What the provider answers when the model says this text."""
+    """The provider's response with this text of the model."""
     message = {"role": "assistant", "content": text}
     usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
     counted = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
@@ -121,7 +121,7 @@ def answer_of(provider: str, text: str = "pong") -> dict[str, Any]:
 
 
 def error_of(provider: str, message: str) -> dict[str, Any]:
-    """How the provider says that it takes no such request."""
+    """The provider's error for a request that it refuses."""
     openai = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
     ollama, dashscope = {"error": message}, {"request_id": "r", "code": "InvalidParameter", "message": message}
     forms: dict[str, dict[str, Any]] = {
@@ -141,7 +141,7 @@ def error_of(provider: str, message: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Seen:
-    """A request as it arrived: ``refusal`` is what the judges had against it."""
+    """A request as it arrived: ``refusal`` is the judges' objection to it."""
 
     provider: str
     path: str
@@ -217,9 +217,7 @@ def _send_openai(payload: dict[str, Any], base_url: str, *, responses: bool = Fa
 
 def _send_anthropic(payload: dict[str, Any], base_url: str) -> Any:
     anthropic = sdk("anthropic")
-    http = anthropic.DefaultHttpxClient(
-        **_http(), mounts={"all://127.0.0.1": None}
-    )  # it reads the proxies all the same
+    http = anthropic.DefaultHttpxClient(**_http(), mounts={"all://127.0.0.1": None})  # it would read the proxies again
     with anthropic.Anthropic(base_url=base_url, api_key="k", max_retries=0, http_client=http) as client:
         return client.messages.create(model="m", max_tokens=8, **payload)
 
@@ -281,12 +279,12 @@ _SEND: dict[str, Callable[[dict[str, Any], str], Any]] = {
 
 
 def send(provider: str, payload: Payload, base_url: str) -> Any:
-    """What the provider's official client gives back for a payload; no retries."""
+    """The response of the provider's official client for a payload, without retries."""
     return _SEND[provider](deepcopy(dict(payload)), base_url)
 
 
 def refusals(provider: str) -> tuple[type[Exception], ...]:
-    """What `send` raises where the client or the server refuses a payload."""
+    """The error that `send` raises if the client or the server refuses a payload."""
     if provider == "gemini":
         return sdk("google.genai.errors").ClientError, ValueError
     if provider.startswith("ollama"):

@@ -1,4 +1,4 @@
-"""Payloads held against the types of the official clients, made strict.
+"""Validates payloads by the types of the official clients, made strict.
 
 The clients' own types hardly check anything: pydantic reads an ``Iterable`` only when somebody else does, ignores
 unknown keys and turns "1" into 1. `fits` therefore walks a value and its type together, and refuses all of that.
@@ -49,7 +49,7 @@ KEYS: dict[str, tuple[set[str], set[str]]] = {  # what a payload must have, and 
 
 
 class MisfitError(ValueError):
-    """A value that is not of its type: ``path`` says where; ``tag`` that it was a Literal that said no."""
+    """A value that is not of its type: ``path`` is its position; ``tag`` tells that a Literal did not match."""
 
     def __init__(self, path: Path, why: str, *, tag: bool = False) -> None:
         self.path, self.tag = path, tag
@@ -58,7 +58,7 @@ class MisfitError(ValueError):
 
 @cache
 def sdk(name: str) -> Any:
-    """A module of a client, loaded when it is first needed; what it warns of on import is its makers' business."""
+    """A module of a client, loaded when it is first needed, without its warnings on import."""
     if name in sys.modules:
         return sys.modules[name]
     with warnings.catch_warnings():
@@ -111,7 +111,7 @@ def fits(tp: Any, value: object, path: Path = ()) -> None:
 
 
 def _unnamed(tp: Any) -> Any:
-    """What the name of a type stands for, as Mistral's client has names."""
+    """The type that a name in Mistral's client stands for."""
     while isinstance(tp, TypeAliasType) or isinstance(get_origin(tp), TypeAliasType):
         tp = tp.__value__ if isinstance(tp, TypeAliasType) else get_origin(tp).__value__[get_args(tp)]
     return tp
@@ -124,7 +124,7 @@ def _of(tp: type, value: object, path: Path) -> Any:
 
 
 def _is_model(tp: Any) -> bool:
-    """Whether a class describes what is sent. OpenAI's and Anthropic's models describe answers, and fit nothing."""
+    """Whether a class describes requests. OpenAI's and Anthropic's models describe responses, and match nothing."""
     models = ("google", "ollama", "zai")
     return isinstance(tp, type) and issubclass(tp, BaseModel) and tp.__module__.partition(".")[0] in models
 
@@ -286,7 +286,7 @@ def _extras(provider: str, role: object) -> dict[str, Any]:
 
 
 def _without_extras(provider: str, message: dict[str, Any], path: Path) -> dict[str, Any]:
-    """A message as OpenAI's types know it, once what else it holds was found to be right."""
+    """A message as OpenAI's types know it, after its other fields were validated."""
     message = dict(message)
     for key, tp in _extras(provider, message.get("role")).items():
         if key in message:
@@ -396,7 +396,7 @@ _STRICT: dict[str, Callable[[str, Payload], None]] = {
 
 
 def strictly(provider: str, payload: Payload) -> None:
-    """Refuse a payload that is not of the types of the provider's client."""
+    """Raise an error for a payload that does not match the types of the provider's client."""
     required, optional = KEYS[provider]
     if not required <= set(payload) <= required | optional:
         raise MisfitError((), f"has the keys {sorted(payload)}; expected {sorted(required)}, maybe {sorted(optional)}")
