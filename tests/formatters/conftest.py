@@ -1,4 +1,4 @@
-"""A site that media are loaded from."""
+"""A local server for media."""
 
 from collections.abc import Iterator
 

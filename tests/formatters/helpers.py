@@ -1,4 +1,4 @@
-"""What the tests of formatters share: short ways to make messages, calls and results."""
+"""Helpers of the formatter tests: messages, calls and results."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,8 @@ from lazyprompt.messages.msg import AudioBlock, Block, FileBlock, ImageBlock, Te
 from support.conversations import JPEG, MP4, PDF, PNG, WAV
 
 KINDS = (ChatFormatter, MultiAgentFormatter)
-CALLING = tuple(name for name in PROVIDERS if name != "ollama-generate")
-SEES = tuple(name for name in CALLING if name != "deepseek")
+WITH_TOOLS = tuple(name for name in PROVIDERS if name != "ollama-generate")
+WITH_IMAGES = tuple(name for name in WITH_TOOLS if name != "deepseek")
 MARKS = {"image": PNG, "audio": WAV, "video": MP4, "file": PDF}
 _MEDIA: dict[str, tuple[type[ImageBlock | AudioBlock | VideoBlock | FileBlock], str]] = {
     "image": (ImageBlock, "image/png"),
@@ -21,7 +21,7 @@ _MEDIA: dict[str, tuple[type[ImageBlock | AudioBlock | VideoBlock | FileBlock], 
     "video": (VideoBlock, "video/mp4"),
     "file": (FileBlock, "application/pdf"),
 }
-# A medium of each kind, by its address and as data.
+# A medium of each kind, as a URL and as data.
 MEDIA: dict[str, dict[str, Block]] = {
     kind: {
         "url": block(URLSource(f"https://example.com/a.{media_type[-3:]}")),
@@ -29,8 +29,8 @@ MEDIA: dict[str, dict[str, Block]] = {
     }
     for kind, (block, media_type) in _MEDIA.items()
 }
-# They fetch no address themselves.
-BLIND = ("ollama", "ollama-generate", "moonshot")
+# Providers that fetch no URLs.
+WITHOUT_URLS = ("ollama", "ollama-generate", "moonshot")
 PORTRAIT = "https://example.com/a.png"
 IMAGE = ImageBlock(Base64Source("image/png", PNG))
 PHOTO = ImageBlock(Base64Source("image/jpeg", JPEG))
@@ -45,7 +45,7 @@ def formatters_of(providers: Sequence[str]) -> pytest.MarkDecorator:
 
 
 class Characters:
-    """A counter of signs, pictures and all, that remembers how often it was asked."""
+    """A counter of all characters, including image data, that records how often it was called."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -64,12 +64,12 @@ def result(call_id: str, *output: Block | str, name: str = "f") -> ToolResultBlo
 
 
 def calling(*blocks: Block) -> Msg:
-    """A message of the assistant."""
+    """An assistant message."""
     return Msg("Bot", blocks, "assistant")
 
 
 def answering(*blocks: Block) -> Msg:
-    """A message of a tool."""
+    """A tool message."""
     return Msg("tool", blocks, "tool")
 
 

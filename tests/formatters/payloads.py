@@ -1,4 +1,4 @@
-"""Payloads as the tests of formatters look at them: judged, searched and read."""
+"""Helpers of the formatter tests: validate, search and read payloads."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from support.providers.types import strictly
 
 
 def accepted(formatter: ChatFormatter, payload: Payload) -> Payload:
-    """The payload, as accepted by our own validator and by the tests' judges."""
+    """The payload, after our own validator and the tests' judges have accepted it."""
     formatter.validate(payload)
     strictly(formatter.provider, payload)
     in_order(formatter.provider, payload)
@@ -17,7 +17,7 @@ def accepted(formatter: ChatFormatter, payload: Payload) -> Payload:
 
 
 def judged(formatter: ChatFormatter, *messages: Any, tools: Any = None) -> Payload:
-    """The payload of messages, accepted by all."""
+    """The payload of messages, accepted by the validator and all judges."""
     return accepted(formatter, formatter.format(*messages, tools=tools))
 
 
@@ -26,12 +26,12 @@ def dump(payload: object) -> str:
 
 
 def reported(payload: Payload, kind: str, action: str = "left out") -> list[str]:
-    """The places of the entries of a kind."""
+    """The places of the report entries of a kind and an action."""
     return [entry.where for entry in payload.report if (entry.kind, entry.action) == (kind, action)]
 
 
 def places(text: str, *marks: str) -> list[int]:
-    """Where the marks are, each of which is there once."""
+    """The positions of the marks, each of which must occur once."""
     found = [mark for mark in marks if text.count(mark) != 1]
     if found:
         raise AssertionError(f"{found} not once in {text}")
@@ -39,13 +39,13 @@ def places(text: str, *marks: str) -> list[int]:
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The ways from a JSON value to it and to all that is in it."""
+    """The paths of a JSON value and of all values in it."""
     items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [path, *(found for key, item in items for found in paths(item, (*path, key)))]
 
 
 def roles(payload: Payload) -> list[str]:
-    """Who speaks, turn by turn; an item of the Responses API that is no message by its type."""
+    """The role of each turn; items of the Responses API without a role have their type."""
     system = ["system"] if {"system", "instructions", "system_instruction"} & payload.keys() else []
     turns = next((payload[key] for key in ("messages", "contents", "input") if key in payload), [{"role": "user"}])
     spoken = (turn.get("role") or turn["type"] for turn in turns)
@@ -63,14 +63,14 @@ def called(value: object) -> list[tuple[str, str]]:
     if {"id", "function"} <= value.keys():
         return [(value["id"], value["function"]["name"])]
     if "function_call" in value:
-        # Gemini matches a call without an id by its place.
+        # Gemini matches calls without ids by their order.
         call = value["function_call"]
         return [(call.get("id", f"the call {id(value)}"), call["name"])]
     return [each for item in value.values() for each in called(item)]
 
 
 def texts(value: object, key: str = "") -> list[str]:
-    """All texts that a model reads as said, in any provider's form; thoughts and arguments apart."""
+    """All texts of messages in any provider's form, without reasoning and arguments."""
     if isinstance(value, str):
         return [value] if key in _SAID else []
     items = (

@@ -1,4 +1,4 @@
-"""Answers as the providers' own clients hold them, and as their REST APIs send them, read to the same messages."""
+"""Responses from REST APIs and from the official clients are parsed to the same messages."""
 
 import copy
 import json
@@ -61,9 +61,9 @@ class Case(NamedTuple):
     answer: dict[str, Any]
     blocks: tuple[Any, ...]
     usage: dict[str, int] | None = None
-    # What no block can say, by its place.
-    beside: dict[str, Any] | None = None
-    # What goes back to the provider unchanged.
+    # Fields without a block, by their place.
+    part_fields: dict[str, Any] | None = None
+    # The native form, which is sent back unchanged.
     native: Any = None
 
     @property
@@ -171,7 +171,7 @@ ANTHROPIC = anthropic(
     cache_creation_input_tokens=100,
     cache_read_input_tokens=1000,
 )
-# The keys of the Python client, and signatures as they came.
+# The keys of the Python client, and unchanged signatures.
 GEMINI_NATIVE: list[dict[str, Any]] = [
     {"text": "Hm.", "thought": True},
     {"text": "Hot.", "thought_signature": URLSAFE},
@@ -185,7 +185,7 @@ GEMINI_NATIVE: list[dict[str, Any]] = [
 
 
 def in_camel_case(value: Any) -> Any:
-    """The keys of the REST API, for those of the Python client."""
+    """Convert keys of the Python client to those of the REST API."""
     if not isinstance(value, dict):
         return value
     return {re.sub("_(.)", lambda found: found[1].upper(), key): in_camel_case(item) for key, item in value.items()}
@@ -337,24 +337,24 @@ def read_call(arguments: object) -> ToolUseBlock:
     return first_call(parse_message({"tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": arguments}}]}))
 
 
-def test_the_dict_and_the_clients_object_give_the_message_that_was_meant() -> None:
-    for name, case in CASES.items():
-        before, made = copy.deepcopy(case.answer), as_dict(case.client_object())
-        assert json.loads(json.dumps(made)) == made, name
-        from_rest, from_client = case.read(case.answer, case.provider), case.read(made, case.provider)
-        metadata = {"part_fields": case.beside} if case.beside else None
-        assert from_rest == Msg("assistant", case.blocks, "assistant", metadata=metadata), name
-        assert from_rest == from_client, name
-        assert from_rest.content == from_client.content, name
-        assert (from_rest.native and from_rest.native.data) == case.native, name
-        assert from_rest.usage == case.usage, name
-        assert case.usage is None or from_client.usage == case.usage, name
-        assert case.answer == before, name
+@each_case
+def test_rest_dict_and_client_object_are_parsed_alike(case: Case) -> None:
+    before, made = copy.deepcopy(case.answer), as_dict(case.client_object())
+    assert json.loads(json.dumps(made)) == made
+    from_rest, from_client = case.read(case.answer, case.provider), case.read(made, case.provider)
+    metadata = {"part_fields": case.part_fields} if case.part_fields else None
+    assert from_rest == Msg("assistant", case.blocks, "assistant", metadata=metadata)
+    assert from_rest == from_client
+    assert from_rest.content == from_client.content
+    assert (from_rest.native and from_rest.native.data) == case.native
+    assert from_rest.usage == case.usage
+    assert case.usage is None or from_client.usage == case.usage
+    assert case.answer == before
 
 
 @each_case
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "message"),
     [
         ({"error": {"message": "Too many requests", "code": 429}}, "Too many requests"),
         ({"type": "error", "error": {"type": "overloaded", "message": "Overloaded"}}, "Overloaded"),
@@ -364,13 +364,13 @@ def test_the_dict_and_the_clients_object_give_the_message_that_was_meant() -> No
         ({"object": "error", "message": "Too long", "code": 400}, "Too long"),
     ],
 )
-def test_an_error_body_is_quoted(case: Case, fault: dict[str, Any], told: str) -> None:
+def test_error_response_body_is_quoted_in_the_exception(case: Case, fault: dict[str, Any], message: str) -> None:
     with pytest.raises(FormatError) as caught:
         case.read(fault, case.provider)
-    assert str(caught.value) == f"{case.provider} returned an error: {told}"
+    assert str(caught.value) == f"{case.provider} returned an error: {message}"
 
 
-def test_an_error_that_dashscopes_client_holds_is_quoted() -> None:
+def test_error_in_a_dashscope_client_object_is_quoted_in_the_exception() -> None:
     response = GenerationResponse.from_api_response(
         DashScopeAPIResponse(status_code=400, request_id="r", code="InvalidParameter", message="Wrong model")
     )
@@ -385,12 +385,12 @@ def test_a_call_id_of_any_type_is_accepted() -> None:
     ]
     message = from_responses(responses(*items), "openai-responses")
     assert message.native == Native("openai-responses", items)
-    # A call that has its output has been run already.
+    # A call with its output has already been run by the provider.
     assert message.metadata == {"part_fields": {f"output[{at}]": items[at] for at in range(3)}}
     assert message.content == ""
 
 
-def test_a_failed_response_is_an_error() -> None:
+def test_responses_api_response_with_status_failed_raises_its_error() -> None:
     failed = responses(status="failed", error={"code": "server_error", "message": "The model broke"})
     for answer in (failed, as_dict(Response.model_validate(failed))):
         with pytest.raises(FormatError, match="^openai-responses returned an error: The model broke$"):
@@ -401,7 +401,7 @@ GEMINI_KEYS = "value at candidates or promptFeedback or prompt_feedback or usage
 
 
 @pytest.mark.parametrize(
-    ("reader", "answer", "lacks", "given"),
+    ("reader", "response", "expected", "actual"),
     [
         (from_anthropic, {"id": "x", "choices": []}, "list at content", "a dict with 'id' (str), 'choices' (list)"),
         (from_openai_chat, {"choices": [{"delta": {}}]}, "dict at choices[0].message", "a dict with 'delta' (dict)"),
@@ -420,14 +420,14 @@ GEMINI_KEYS = "value at candidates or promptFeedback or prompt_feedback or usage
         (from_gemini, {}, GEMINI_KEYS, "a dict"),
     ],
 )
-def test_another_answer_is_refused(reader: Reader, answer: Any, lacks: str, given: str) -> None:
+def test_response_with_a_missing_field_is_refused(reader: Reader, response: Any, expected: str, actual: str) -> None:
     with pytest.raises(FormatError) as caught:
-        reader(answer, "p")
-    assert str(caught.value) == f"not a response from p: expected a {lacks}, not {given}"
+        reader(response, "p")
+    assert str(caught.value) == f"not a response from p: expected a {expected}, not {actual}"
 
 
 @pytest.mark.parametrize("given", [None, "{}", b"{}", 5, [], [chat({})], ChatCompletion, iter([])])
-def test_what_is_neither_dict_nor_object_of_a_client_is_refused_with_its_type(given: object) -> None:
+def test_response_that_is_neither_a_dict_nor_a_client_object_is_refused(given: object) -> None:
     with pytest.raises(FormatError, match=f"^response must be a dict or .* not {type(given).__name__}$"):
         as_dict(given)
 
@@ -440,7 +440,7 @@ class Anything(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-def test_all_that_an_object_can_hold_becomes_plain_and_a_dict_is_taken_as_it_is() -> None:
+def test_client_object_becomes_plain_json_and_a_dict_is_returned_unchanged() -> None:
     held = Anything.model_validate(
         {
             "bytes": PNG,
@@ -464,7 +464,7 @@ def test_all_that_an_object_can_hold_becomes_plain_and_a_dict_is_taken_as_it_is(
     }
 
 
-def test_an_object_that_holds_what_its_type_did_not_foresee_is_read_without_a_warning() -> None:
+def test_client_object_with_values_of_unexpected_types_is_parsed_without_a_warning() -> None:
     call = {"function": {"name": None, "arguments": {"a": None}}}
     message: Any = {"role": "assistant", "content": [{"type": "text", "text": "Hot."}], "tool_calls": [call]}
     answer: Any = {"choices": [{"message": message}], "usage": {"prompt_tokens": "many"}}
@@ -474,7 +474,7 @@ def test_an_object_that_holds_what_its_type_did_not_foresee_is_read_without_a_wa
     assert from_openai_chat(answer, "openai") == expected
 
 
-def test_no_file_that_an_answer_names_is_opened(tmp_path: Path) -> None:
+def test_local_file_named_in_a_response_is_not_opened(tmp_path: Path) -> None:
     secret = tmp_path / "secret.png"
     secret.write_bytes(PNG)
     message = {"role": "assistant", "content": "Hot.", "images": [{"value": str(secret)}]}
@@ -484,7 +484,7 @@ def test_no_file_that_an_answer_names_is_opened(tmp_path: Path) -> None:
     assert from_ollama(as_dict(response), "ollama").content == "Hot."
 
 
-def test_a_call_that_openai_has_run_itself_is_kept_beside_the_message() -> None:
+def test_call_with_its_output_in_the_same_response_is_kept_in_the_metadata() -> None:
     ran, waits = ({"type": "function_call", "call_id": each, "name": "f", "arguments": "{}"} for each in ("a", "b"))
     output = {"type": "function_call_output", "call_id": "a", "output": "1"}
     message = from_responses({"output": [ran, output, waits]}, "openai-responses")
@@ -492,7 +492,7 @@ def test_a_call_that_openai_has_run_itself_is_kept_beside_the_message() -> None:
     assert message.metadata == {"part_fields": {"output[0]": ran, "output[1]": output}}
 
 
-def test_geminis_answer_reads_the_same_in_snake_case_with_bytes() -> None:
+def test_gemini_response_with_snake_case_keys_and_bytes_is_parsed() -> None:
     part: dict[str, Any] = {"text": "Hot.", "thought_signature": PNG}
     image: dict[str, Any] = {"inline_data": {"mime_type": "image/png", "data": PNG}}
     call: dict[str, Any] = {"function_call": {"name": "f", "args": {"camelCase": 1}}, "thought_signature": URLSAFE}
@@ -516,24 +516,24 @@ PICTURE = {"mimeType": "image/png", "data": PNG64}
     ],
     ids=[*["a signature that is no base64"] * 3, "no type", "no data", "a picture of thoughts"],
 )
-def test_odd_parts_of_gemini_are_read(parts: list[dict[str, Any]], content: object) -> None:
+def test_malformed_gemini_parts_are_parsed(parts: list[dict[str, Any]], content: object) -> None:
     assert from_gemini(gemini(*parts), "gemini").content == content
 
 
 @pytest.mark.parametrize("answer", [{"choices": []}, chat({}), chat({"content": ""}), chat({"content": []})])
-def test_nothing_said_is_empty_text(answer: dict[str, Any]) -> None:
+def test_response_without_content_becomes_empty_text(answer: dict[str, Any]) -> None:
     message = from_openai_chat(answer, "openai")
     assert message.content == ""
     assert message.usage is None
 
 
 @pytest.mark.parametrize(("parts", "finish"), [(TEXT_PARTS, "refusal"), (TEXT_PARTS[:1], "stop"), ([], "stop")])
-def test_a_refusal_of_the_responses_api_ends_its_answer(parts: list[dict[str, Any]], finish: str) -> None:
+def test_responses_api_refusal_sets_the_finish_reason(parts: list[dict[str, Any]], finish: str) -> None:
     answer = responses({"type": "reasoning", "id": "rs_1"}, MESSAGE_ITEM | {"content": parts}, status="completed")
     assert Reply(from_responses(answer, "openai-responses"), answer).finish == finish
 
 
-def test_a_single_text_is_plain_and_several_are_blocks() -> None:
+def test_single_text_part_becomes_a_string_and_several_become_blocks() -> None:
     assert parse_message({"content": [{"type": "text", "text": "a"}]}).content == "a"
     assert parse_message({"content": [{"type": "text", "text": "a"}, "b", {"type": "odd"}, 5]}).content == (
         TextBlock("a"),
@@ -542,14 +542,14 @@ def test_a_single_text_is_plain_and_several_are_blocks() -> None:
     )
 
 
-def test_the_thinking_of_a_chat_comes_first_and_the_calls_last() -> None:
+def test_reasoning_comes_first_and_tool_calls_last_in_a_parsed_chat_response() -> None:
     message = {"tool_calls": [CALL], "refusal": "No.", "content": "Hot.", "reasoning": "Hm."}
     assert parse_message(message, "xai").content == (thought("xai"), HOT, TextBlock("No."), USED)
     said = [{"type": "thinking", "thinking": [{"text": "H"}, {"text": "m."}], "signature": "s"}, "Hot."]
     assert parse_message({"content": said}, "mistral").content == (thought("mistral", "Hm.", "s"), HOT)
 
 
-def test_thinking_blocks_that_hold_no_thought_leave_the_text_of_it() -> None:
+def test_invalid_thinking_blocks_fall_back_to_reasoning_content() -> None:
     message = {"content": "Hot.", "reasoning_content": "Hm.", "thinking_blocks": ["x", {"type": "thinking"}]}
     assert parse_message(message, "litellm").content == (thought("litellm"), HOT)
 
@@ -565,17 +565,17 @@ def test_thinking_blocks_that_hold_no_thought_leave_the_text_of_it() -> None:
         ("\ud83d\ude00", "😀"),
     ],
 )
-def test_text_that_is_odd_is_told_as_text(value: object, text: str) -> None:
+def test_content_that_is_not_valid_text_is_converted_to_text(value: object, text: str) -> None:
     assert parse_message({"content": value}).content == text
 
 
-def test_a_name_that_is_odd_is_told_as_text() -> None:
+def test_tool_name_that_is_not_valid_text_is_converted_to_text() -> None:
     calls = [{"id": 5, "function": {"name": name, "arguments": "{}"}} for name in (None, 7, "f\ud800")]
     names = [block.name for block in parse_message({"tool_calls": calls}).blocks if isinstance(block, ToolUseBlock)]
     assert names == ["", "7", "f\ufffd"]
 
 
-def test_ids_are_made_of_the_place_and_each_is_used_once() -> None:
+def test_missing_call_ids_are_made_from_the_position_and_all_ids_are_unique() -> None:
     ids = [None, "a", "a", "", "a_2", "a", "call_3", 5]
     calls = [{"id": each, "function": {"name": "f", "arguments": "{}"}} for each in ids]
     blocks = parse_message({"tool_calls": [*calls, "no call"]}).blocks
@@ -586,7 +586,7 @@ def test_ids_are_made_of_the_place_and_each_is_used_once() -> None:
 @pytest.mark.parametrize(
     ("arguments", "read"), [(None, {}), ("", {}), (" \n", {}), ("{}", {}), ({}, {}), ('{"a": 1, "a": 2}', {"a": 2})]
 )
-def test_no_arguments_are_an_empty_object_and_of_equal_keys_the_last_counts(arguments: object, read: Any) -> None:
+def test_missing_arguments_become_an_empty_object_and_the_last_duplicate_key_wins(arguments: object, read: Any) -> None:
     assert read_call(arguments) == ToolUseBlock("c1", "f", read)
 
 
@@ -611,11 +611,11 @@ def test_no_arguments_are_an_empty_object_and_of_equal_keys_the_last_counts(argu
     ],
     ids=lambda text: text[:20],
 )
-def test_arguments_that_are_no_json_object_stay_as_they_were_written(arguments: str) -> None:
+def test_arguments_that_are_not_a_json_object_are_kept_as_raw_input(arguments: str) -> None:
     assert read_call(arguments) == ToolUseBlock("c1", "f", raw_input=arguments)
 
 
-def test_arguments_cut_off_anywhere_stay_as_they_were_written() -> None:
+def test_truncated_arguments_are_kept_as_raw_input() -> None:
     whole = json.dumps(ARGUMENTS, ensure_ascii=False)
     for end in range(1, len(whole)):
         assert read_call(whole[:end]) == ToolUseBlock("c1", "f", raw_input=whole[:end])
@@ -642,7 +642,7 @@ def nest(depth: int) -> dict[str, Any]:
     ],
     ids=["list", "bool", "nan", "surrogate", "integer", "deep", "deeper"],
 )
-def test_arguments_that_came_as_values_are_kept_as_their_json(arguments: Any, raw: str | None) -> None:
+def test_invalid_argument_values_are_kept_as_json_in_raw_input(arguments: Any, raw: str | None) -> None:
     call = read_call(arguments)
     assert call.input == {}
     assert call.raw_input is not None
@@ -651,7 +651,7 @@ def test_arguments_that_came_as_values_are_kept_as_their_json(arguments: Any, ra
 
 @pytest.mark.slow
 @pytest.mark.parametrize("depth", [190, 205, 300, 5000])
-def test_deep_arguments_are_the_same_from_dict_and_object(depth: int) -> None:
+def test_deeply_nested_arguments_are_parsed_alike_from_dict_and_client_object(depth: int) -> None:
     answer = anthropic({"type": "tool_use", "id": "c1", "name": "f", "input": nest(depth)})
     response = Message.construct(**answer)
     from_rest = from_anthropic(answer, "anthropic")
@@ -659,7 +659,7 @@ def test_deep_arguments_are_the_same_from_dict_and_object(depth: int) -> None:
     assert (first_call(from_rest).raw_input is None) == (depth < 200)
 
 
-def test_recursion_near_the_end_of_the_stack_is_no_error_of_arguments() -> None:
+def test_nested_arguments_are_parsed_with_little_stack_left() -> None:
     found: list[ToolUseBlock] = []
 
     def deep(levels: int) -> None:
@@ -681,11 +681,11 @@ def test_recursion_near_the_end_of_the_stack_is_no_error_of_arguments() -> None:
         ({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}, usage(0, 0)),
         ({"prompt_tokens": 3, "completion_tokens": None}, usage(3, 0)),
         ({"total_tokens": 3}, usage(0, 0, 3)),
-        # LiteLLM tells of the cache too, and has counted it already.
+        # LiteLLM reports cached tokens too, which are already in prompt_tokens.
         ({"prompt_tokens": 3, "completion_tokens": 1, "cache_read_input_tokens": 2}, usage(3, 1)),
     ],
 )
-def test_usage_is_what_was_counted(counts: object, expected: dict[str, int] | None) -> None:
+def test_usage_contains_the_reported_token_counts(counts: object, expected: dict[str, int] | None) -> None:
     assert from_openai_chat(chat({"content": "Hot."}, usage=counts), "litellm").usage == expected
 
 
@@ -715,7 +715,7 @@ JSON = whole(SCALARS)
 GARBAGE = whole(SCALARS | st.binary() | st.just(Colour.RED) | st.builds(object) | st.tuples(SCALARS))
 
 
-# Down to here an answer is the provider's own: what stands there tells whether it is one at all.
+# Paths of the envelope, by which a response is recognized: invalid values here are refused.
 ENVELOPES = {
     *((), ("error",), ("choices",), ("choices", 0), ("choices", 0, "message"), ("content",), ("message",)),
     *(("output",), ("output", "choices"), ("output", "choices", 0), ("output", "choices", 0, "message")),
@@ -725,7 +725,7 @@ ENVELOPES = {
 
 @pytest.mark.slow
 @given(st.data())
-def test_an_answer_with_anything_at_any_place_never_raises(data: st.DataObject) -> None:
+def test_response_with_random_values_at_any_path_is_parsed_without_an_error(data: st.DataObject) -> None:
     case = CASES[data.draw(st.sampled_from(sorted(CASES)), "case")]
     answer = copy.deepcopy(case.answer)
     path = data.draw(st.sampled_from([place for place in paths(answer) if place not in ENVELOPES]), "place")

@@ -1,4 +1,4 @@
-"""History is append-only: what was sent stays as it was sent, and no void thought goes back."""
+"""History is append-only: sent messages stay the same, and no reasoning signed for another prefix is sent."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -16,12 +16,12 @@ from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from support.chats import TOOL, requests_of, synthetic_chat
 from support.conversations import Maker
 
-# All chats are tried by the slow tests, a quarter of them by the quick ones.
+# The slow tests try all chats, the quick tests a quarter of them.
 SEEDS = pytest.mark.parametrize("seeds", [range(15), pytest.param(range(15, 60), marks=pytest.mark.slow)], ids=len)
 SPEAKERS: dict[str, Role] = {"s": "system", "u": "user", "a": "assistant"}
 
 
-def talk(roles: str) -> list[Msg]:
+def messages_of(roles: str) -> list[Msg]:
     """Messages by the first letters of their roles, each with its number."""
     return [Msg(SPEAKERS[role], f"{role}{at}", SPEAKERS[role]) for at, role in enumerate(roles)]
 
@@ -44,9 +44,9 @@ def payload_texts(payload: dict[str, Any]) -> list[str]:
         ("ssu", ["s0\n\ns1", "u2"], []),
     ],
 )
-def test_late_system_text_stands_behind_the_users_turn(roles: str, expected: list[str], moved: list[str]) -> None:
-    """It went to the front, which changed what stood before all thoughts."""
-    payload = ChatFormatter("anthropic").format(*talk(roles))
+def test_late_system_text_is_placed_after_the_user_turn(roles: str, expected: list[str], moved: list[str]) -> None:
+    """It was moved to the front, which changed the text before all signed reasoning."""
+    payload = ChatFormatter("anthropic").format(*messages_of(roles))
     assert payload_texts(payload) == expected
     assert reported(payload, "text", "moved") == moved
 
@@ -65,14 +65,14 @@ def test_late_system_text_stands_behind_the_users_turn(roles: str, expected: lis
         ("claude-mythos-preview", False),
     ],
 )
-def test_late_system_text_goes_to_the_front_for_older_models(model: str | None, is_late: bool) -> None:  # noqa: FBT001 - pytest hands it in
+def test_late_system_text_is_moved_to_the_front_for_older_models(model: str | None, is_late: bool) -> None:  # noqa: FBT001 - pytest hands it in
     formatter = ChatFormatter("anthropic", model=model)
     late, front = ["s0", "u1", "a2", "u4", "s3"], ["s0\n\ns3", "u1", "a2", "u4"]
-    assert payload_texts(judged(formatter, *talk("suasu"))) == (late if is_late else front)
+    assert payload_texts(judged(formatter, *messages_of("suasu"))) == (late if is_late else front)
 
 
 def changes(formatter: ChatFormatter, chat: list[Msg]) -> Iterator[PrefixChange | None]:
-    """The change of each request from the one before it."""
+    """The prefix change of each request from the previous request."""
     payloads = [formatter.format(*messages, tools=[TOOL]) for messages in requests_of(chat)]
     return (check_prefix(*pair) for pair in pairwise(payloads))
 
@@ -81,7 +81,7 @@ def changes(formatter: ChatFormatter, chat: list[Msg]) -> Iterator[PrefixChange 
 @SEEDS
 @pytest.mark.parametrize("late_system", [False, True])
 @pytest.mark.parametrize("provider", ["anthropic", "openai-responses"])
-def test_no_request_of_a_chat_rewrites_an_earlier_one(provider: str, late_system: bool, seeds: range) -> None:  # noqa: FBT001 - as above
+def test_each_request_of_a_chat_extends_the_previous_request(provider: str, late_system: bool, seeds: range) -> None:  # noqa: FBT001 - as above
     formatter = ChatFormatter(provider)
     for seed in seeds:
         chat = synthetic_chat(seed, late_system=late_system, provider=provider)
@@ -92,8 +92,8 @@ def test_no_request_of_a_chat_rewrites_an_earlier_one(provider: str, late_system
 @SEEDS
 @pytest.mark.parametrize("provider", ["anthropic", "openai-responses"])
 @pytest.mark.parametrize("kind", [ChatFormatter, MultiAgentFormatter])
-def test_no_void_thought_is_sent(provider: str, kind: type[ChatFormatter], seeds: range) -> None:
-    """System text that was moved to the front left the thoughts behind it, which were signed without it."""
+def test_no_reasoning_signed_for_another_prefix_is_sent(provider: str, kind: type[ChatFormatter], seeds: range) -> None:
+    """After system text was moved to the front, the reasoning was still sent, but had been signed without it."""
     formatter = kind(provider, model="claude-sonnet-4-5")
     for seed in seeds:
         chat = synthetic_chat(seed, late_system=True, provider=provider)
@@ -102,7 +102,7 @@ def test_no_void_thought_is_sent(provider: str, kind: type[ChatFormatter], seeds
         assert all(change.reason.startswith("a rule of the provider: ") for change in found), seed
 
 
-def test_the_report_names_each_thought_that_is_void() -> None:
+def test_report_lists_each_reasoning_block_signed_for_another_prefix() -> None:
     chat = synthetic_chat(3, late_system=False)
     late = [*chat, Msg("assistant", "Yes.", "assistant"), Msg("system", "Be brief.", "system"), chat[-1]]
     payload = ChatFormatter("anthropic", model="claude-sonnet-4-5").format(*late, tools=[TOOL])
@@ -113,8 +113,8 @@ def test_the_report_names_each_thought_that_is_void() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != "ollama-generate"])
-def test_any_chat_continues_or_the_report_says_why(provider: str) -> None:
-    """``ollama-generate`` takes one text for all turns, so nothing continues there."""
+def test_each_prefix_change_in_a_random_chat_is_explained(provider: str) -> None:
+    """``ollama-generate`` sends all turns as one text, so no prefix is shared."""
     formatter = ChatFormatter(provider)
     for seed in range(100):
         chat = Maker(Random(seed)).conversation()  # noqa: S311 - chance is what is wanted
@@ -128,8 +128,8 @@ def test_any_chat_continues_or_the_report_says_why(provider: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != "ollama-generate"])
-def test_what_a_formatter_writes_it_reads(provider: str) -> None:
-    """A payload's own messages give the same payload. A name that is the role's is no name in a provider's dicts."""
+def test_formatting_the_messages_of_a_payload_gives_the_same_payload(provider: str) -> None:
+    """A name that equals the role is not read as a name in a provider's dicts."""
     formatter = ChatFormatter(provider)
     key = formatter.profile.form.messages_key
     for seed in range(100):
@@ -167,8 +167,8 @@ def within_prompter(provider: str, chat: list[Msg]) -> list[Payload]:
 @pytest.mark.slow
 @pytest.mark.parametrize("provider", ["anthropic", "openai-responses"])
 @pytest.mark.parametrize("within", [within_formatter, within_prompter])
-def test_a_budget_rewrites_seldom(provider: str, within: Callable[[str, list[Msg]], list[Payload]]) -> None:
-    """It dropped a message at each turn, which made all thoughts void, and sent them: 397 of 657 turns."""
+def test_budget_rarely_changes_the_prefix(provider: str, within: Callable[[str, list[Msg]], list[Payload]]) -> None:
+    """Messages were dropped at each turn, so 397 of 657 turns sent reasoning signed for another prefix."""
     found: list[PrefixChange | None] = []
     for seed in range(60):
         payloads = within(provider, synthetic_chat(seed, provider=provider))
@@ -179,7 +179,7 @@ def test_a_budget_rewrites_seldom(provider: str, within: Callable[[str, list[Msg
     assert {change.reason for change in rewritten} == {"the budget dropped or cut earlier messages"}
 
 
-def test_the_report_tells_where_a_prefix_ends_and_which_thoughts_are_void() -> None:
+def test_trim_report_contains_the_end_of_the_prefix_and_the_lost_signed_reasoning() -> None:
     chat = synthetic_chat(3)
     payloads = within_formatter("anthropic", chat)
     rewritten = [after.trim for before, after in pairwise(payloads) if check_prefix(before, after)]

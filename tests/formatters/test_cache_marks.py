@@ -1,4 +1,4 @@
-"""Cache breakpoints: where they are put, how many there may be, and who knows of them."""
+"""Cache breakpoints: where they are set, how many are accepted, and by which providers."""
 
 import re
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from formatters.helpers import BYE, HI, IMAGE, KINDS, answering, call, calling, 
 from formatters.payloads import accepted, judged
 from lazyprompt import ChatFormatter, FormatError, Msg, MultiAgentFormatter, Payload, TextBlock, ThinkingBlock
 from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.messages.msg import Block
 from support.conversations import Maker
 
 ALL = ("tools", "system", "history")
@@ -24,7 +25,7 @@ TALK = [Msg("system", "Be brief.", "system"), HI, Msg("Bot", "hello", "assistant
 
 
 def tools(*marks: object) -> list[dict[str, Any]]:
-    """As many tools, each with its mark where it has one."""
+    """One tool per argument, each with its breakpoint, if any."""
     return [
         {"type": "function", "function": {"name": f"f{at}"}} | ({"cache_control": mark} if mark else {})
         for at, mark in enumerate(marks)
@@ -32,7 +33,7 @@ def tools(*marks: object) -> list[dict[str, Any]]:
 
 
 def marks(value: object, path: str = "") -> Iterator[tuple[str, Any]]:
-    """All marks anywhere in a payload, each with its place."""
+    """All breakpoints in a payload, each with its path."""
     if isinstance(value, dict):
         yield from ((path, value[key]) for key in KEYS if key in value)
     for at, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
@@ -43,7 +44,7 @@ def left_out(payload: Payload) -> dict[str, str]:
     return {entry.where: entry.reason for entry in payload.report if entry.kind == "cache"}
 
 
-def test_anthropic_marks_the_last_of_each_place() -> None:
+def test_anthropic_breakpoint_is_set_on_the_last_item_of_each_place() -> None:
     payload = judged(ChatFormatter("anthropic", cache=ALL), *TALK, tools=tools(None, None))
     assert dict(marks(payload)) == {"tools.1": SHORT, "system.0": SHORT, "messages.1.content.0": SHORT}
     assert payload["system"] == [{"type": "text", "text": "Be brief.", "cache_control": SHORT}]
@@ -51,17 +52,17 @@ def test_anthropic_marks_the_last_of_each_place() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_anthropic_marks_the_last_message_before_the_newest_users_turn(kind: type[ChatFormatter]) -> None:
+def test_anthropic_history_breakpoint_is_set_before_the_newest_user_turn(kind: type[ChatFormatter]) -> None:
     exchange = calling(TextBlock("let me see"), call("c1"), call("c2")), answering(result("c1"), result("c2", IMAGE))
     formatter = kind("anthropic", cache=["history"])
-    # Results are a user's turn too: what stays the same ends with the calls.
+    # Results are a user turn too, so the stable history ends with the calls.
     assert dict(marks(judged(formatter, HI, *exchange))) == {"messages.1.content.2": SHORT}
     later = judged(ChatFormatter("anthropic", cache=["history"]), HI, *exchange, calling(TextBlock("ok")), BYE)
     assert dict(marks(later)) == {"messages.3.content.0": SHORT}
 
 
 @pytest.mark.parametrize("places", [("tools",), ("system",), ("history",), ALL])
-def test_places_that_are_not_there_are_not_marked(places: tuple[str, ...]) -> None:
+def test_missing_tools_system_text_and_history_get_no_breakpoint(places: tuple[str, ...]) -> None:
     payload = judged(ChatFormatter("anthropic", cache=places), HI)
     assert list(marks(payload)) == []
     assert not left_out(payload)
@@ -70,33 +71,33 @@ def test_places_that_are_not_there_are_not_marked(places: tuple[str, ...]) -> No
 @pytest.mark.parametrize(
     ("provider", "key", "kind"), [("openai", "messages", "text"), ("openai-responses", "input", "input_text")]
 )
-def test_openai_marks_the_system_text_and_what_the_user_said(provider: str, key: str, kind: str) -> None:
+def test_openai_breakpoints_are_set_on_system_text_and_user_messages(provider: str, key: str, kind: str) -> None:
     payload = judged(ChatFormatter(provider, model="gpt-5.6", cache=ALL), *TALK, tools=tools(None))
-    # It knows no marks in tools and in what the assistant said.
+    # OpenAI supports no breakpoints in tools and assistant messages.
     assert dict(marks(payload)) == {f"{key}.0.content.0": EXPLICIT, f"{key}.1.content.0": EXPLICIT}
     assert payload[key][1]["content"] == [{"type": kind, "text": "hi", "prompt_cache_breakpoint": EXPLICIT}]
     assert left_out(payload) == {"cache.tools": f"{provider} cannot mark tools"}
 
 
-def test_one_message_gets_one_mark() -> None:
-    for places in (["system"], ["history"], ["system", "history"]):
-        formatter = ChatFormatter("openai", model="gpt-5.6", cache=places)
-        assert dict(marks(judged(formatter, TALK[0], HI))) == {"messages.0.content.0": EXPLICIT}
-        # Without a user's turn there is no history that stays the same.
-        assert len(list(marks(formatter.format(TALK[0], TALK[2])))) == ("system" in places)
+@pytest.mark.parametrize("places", [["system"], ["history"], ["system", "history"]])
+def test_message_gets_at_most_one_breakpoint(places: list[str]) -> None:
+    formatter = ChatFormatter("openai", model="gpt-5.6", cache=places)
+    assert dict(marks(judged(formatter, TALK[0], HI))) == {"messages.0.content.0": EXPLICIT}
+    # Without a user turn there is no stable history.
+    assert len(list(marks(formatter.format(TALK[0], TALK[2])))) == ("system" in places)
 
 
-def test_openai_marks_pictures_too() -> None:
+@pytest.mark.parametrize(("provider", "key"), [("openai", "messages"), ("openai-responses", "input")])
+def test_openai_breakpoint_is_set_on_an_image(provider: str, key: str) -> None:
     shows = Msg("Ann", [TextBlock("look"), IMAGE], "user")
-    for provider, key in (("openai", "messages"), ("openai-responses", "input")):
-        formatter = ChatFormatter(provider, model="gpt-5.7", cache=["history"])
-        payload = judged(formatter, shows, calling(call("c")), answering(result("c")), BYE)
-        assert dict(marks(payload)) == {f"{key}.0.content.1": EXPLICIT}
+    formatter = ChatFormatter(provider, model="gpt-5.7", cache=["history"])
+    payload = judged(formatter, shows, calling(call("c")), answering(result("c")), BYE)
+    assert dict(marks(payload)) == {f"{key}.0.content.1": EXPLICIT}
 
 
 @pytest.mark.parametrize("provider", ["openai", "openai-responses"])
 @pytest.mark.parametrize("model", ["gpt-5.6", "gpt-5.6-mini", "gpt-5.10", "gpt-6", "gpt-6.1-pro", "gpt-10"])
-def test_models_of_openai_from_5_6_on_know_marks(provider: str, model: str) -> None:
+def test_openai_models_from_gpt_5_6_on_support_breakpoints(provider: str, model: str) -> None:
     payload = judged(ChatFormatter(provider, model=model, cache=["history"]), *TALK)
     assert len(list(marks(payload))) == 1
     assert not left_out(payload)
@@ -105,7 +106,7 @@ def test_models_of_openai_from_5_6_on_know_marks(provider: str, model: str) -> N
 @pytest.mark.parametrize(
     "model", [None, "gpt-5", "gpt-5.5", "gpt-4.1", "gpt-35-turbo", "gpt-4o", "o3", "chatgpt-4o-latest"]
 )
-def test_other_models_of_openai_know_none(model: str | None) -> None:
+def test_other_openai_models_support_no_breakpoints(model: str | None) -> None:
     payload = judged(ChatFormatter("openai", model=model, cache=["history"]), *TALK)
     assert payload == ChatFormatter("openai").format(*TALK)
     who = f"openai ({model})" if model else "openai"
@@ -114,21 +115,21 @@ def test_other_models_of_openai_know_none(model: str | None) -> None:
 
 @pytest.mark.parametrize("provider", [name for name in PROVIDERS if name not in dict(MARKING)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_other_providers_know_none(kind: type[ChatFormatter], provider: str) -> None:
-    for cache in (ALL, {"system": "1h", "history": "5m"}):
-        payload = judged(kind(provider, cache=cache, strict=True), *TALK)
-        assert payload == kind(provider).format(*TALK)
-        assert left_out(payload) == {"cache": f"{provider} does not support cache breakpoints"}
+@pytest.mark.parametrize("cache", [ALL, {"system": "1h", "history": "5m"}])
+def test_other_providers_support_no_breakpoints(kind: type[ChatFormatter], provider: str, cache: Any) -> None:
+    payload = judged(kind(provider, cache=cache, strict=True), *TALK)
+    assert payload == kind(provider).format(*TALK)
+    assert left_out(payload) == {"cache": f"{provider} does not support cache breakpoints"}
 
 
-def test_a_mapping_gives_each_place_its_lifetime() -> None:
+def test_cache_mapping_sets_the_lifetime_of_each_breakpoint() -> None:
     formatter = ChatFormatter("anthropic", cache={"history": "5m", "tools": "1h", "system": "1h"})
     payload = judged(formatter, *TALK, tools=tools(None))
     assert dict(marks(payload)) == {"tools.0": LONG, "system.0": LONG, "messages.1.content.0": SHORT}
 
 
 @pytest.mark.skipif(version("openai") < "3", reason="this client of OpenAI knows no lifetimes; .ci/run has a newer one")
-def test_a_mapping_gives_each_place_its_lifetime_at_openai() -> None:
+def test_cache_mapping_sets_the_lifetime_of_each_openai_breakpoint() -> None:
     openai = ChatFormatter("openai", model="gpt-5.6", cache={"system": "12h", "history": "30m"})
     assert [mark for _, mark in marks(judged(openai, *TALK))] == [EXPLICIT | {"ttl": "12h"}, EXPLICIT]
 
@@ -136,13 +137,13 @@ def test_a_mapping_gives_each_place_its_lifetime_at_openai() -> None:
 @pytest.mark.parametrize(
     "cache", [{"tools": "5m", "system": "1h"}, {"history": "1h", "tools": "5m"}, {"system": "5m", "history": "1h"}]
 )
-def test_a_longer_lifetime_behind_a_shorter_one_is_an_error(cache: dict[str, str]) -> None:
+def test_longer_breakpoint_lifetime_after_a_shorter_one_is_an_error(cache: dict[str, str]) -> None:
     with pytest.raises(FormatError, match="a longer lifetime after a shorter one: .*; put longer lifetimes first"):
         ChatFormatter("anthropic", cache=cache)
 
 
 @pytest.mark.parametrize(
-    ("cache", "told"),
+    ("cache", "message"),
     [
         (["tool"], "unknown cache breakpoint 'tool' (did you mean 'tools'?); expected one of tools, system, history"),
         ({"messages": "5m"}, "unknown cache breakpoint 'messages'"),
@@ -152,27 +153,27 @@ def test_a_longer_lifetime_behind_a_shorter_one_is_an_error(cache: dict[str, str
         (5, "cache must list the breakpoints"),
     ],
 )
-def test_a_wrong_policy_is_an_error(cache: Any, told: str) -> None:
-    for kind in KINDS:
-        with pytest.raises(FormatError, match=re.escape(told)):
-            kind("anthropic", cache=cache)
+@pytest.mark.parametrize("kind", KINDS)
+def test_invalid_cache_policy_is_an_error(kind: type[ChatFormatter], cache: Any, message: str) -> None:
+    with pytest.raises(FormatError, match=re.escape(message)):
+        kind("anthropic", cache=cache)
 
 
 @pytest.mark.parametrize("cache", [None, (), [], {}])
-def test_no_policy_is_no_mark(cache: Any) -> None:
-    for provider, model in MARKING:
-        payload = judged(ChatFormatter(provider, model=model, cache=cache), *TALK)
-        assert list(marks(payload)) == []
-        assert not left_out(payload)
+@pytest.mark.parametrize(("provider", "model"), MARKING)
+def test_empty_cache_policy_sets_no_breakpoint(provider: str, model: str | None, cache: Any) -> None:
+    payload = judged(ChatFormatter(provider, model=model, cache=cache), *TALK)
+    assert list(marks(payload)) == []
+    assert not left_out(payload)
 
 
 @pytest.mark.parametrize("there", [[SHORT], [None, SHORT], [SHORT, SHORT, None], [SHORT] * 3 + [None], [SHORT] * 4])
-def test_marks_that_tools_have_already_stay_and_count(there: list[Any]) -> None:
+def test_breakpoints_already_in_tools_are_kept_and_count_towards_the_limit(there: list[Any]) -> None:
     payload = judged(ChatFormatter("anthropic", cache=ALL), *TALK, tools=tools(*there))
     found = dict(marks(payload))
     assert len(found) <= 4
     assert {f"tools.{at}" for at, mark in enumerate(there) if mark} <= set(found)
-    # What costs most to read again comes first: the end of the history, then system text, then tools.
+    # The most valuable breakpoints come first: history, then system text, then tools.
     wanted = ["messages.1.content.0", "system.0", *([] if there[-1] else [f"tools.{len(there) - 1}"])]
     free = 4 - sum(mark is not None for mark in there)
     assert [place for place in wanted if place in found] == wanted[:free]
@@ -181,27 +182,27 @@ def test_marks_that_tools_have_already_stay_and_count(there: list[Any]) -> None:
     assert set(left_out(payload).values()) <= {"anthropic accepts at most 4 breakpoints"}
 
 
-def test_marks_of_tools_go_without_a_policy_too() -> None:
+def test_breakpoints_in_tools_are_sent_without_a_cache_policy() -> None:
     payload = judged(ChatFormatter("anthropic"), *TALK, tools=tools(LONG, SHORT))
     assert dict(marks(payload)) == {"tools.0": LONG, "tools.1": SHORT}
 
 
 @pytest.mark.parametrize(("place", "path"), [("history", "messages.1.content.0"), ("system", "system.0")])
-def test_no_place_lives_longer_than_a_mark_in_the_tools(place: str, path: str) -> None:
-    # A tool marked for five minutes, and system text for an hour behind it, were refused.
+def test_breakpoint_lifetime_is_limited_by_a_breakpoint_in_the_tools(place: str, path: str) -> None:
+    # Anthropic refused a five-minute breakpoint in a tool before a one-hour one in system text.
     payload = judged(ChatFormatter("anthropic", cache={place: "1h"}), *TALK, tools=tools(SHORT))
     assert dict(marks(payload)) == {"tools.0": SHORT, path: SHORT}
 
 
-def test_thoughts_are_never_marked() -> None:
+@pytest.mark.parametrize("following", [TextBlock("ok"), call("c1")], ids=["text", "call"])
+def test_reasoning_gets_no_breakpoint(following: Block) -> None:
     thoughts = ThinkingBlock("hm", "c2ln", provider="anthropic"), ThinkingBlock(redacted="b3A=", provider="anthropic")
-    for said in (TextBlock("ok"), call("c1")):
-        messages = [HI, calling(*thoughts, said), *([answering(result("c1"))] if said.kind == "tool_use" else [BYE])]
-        payload = judged(ChatFormatter("anthropic", cache=ALL), *messages)
-        assert dict(marks(payload)) == {"messages.1.content.2": SHORT}
+    last = answering(result("c1")) if following.kind == "tool_use" else BYE
+    payload = judged(ChatFormatter("anthropic", cache=ALL), HI, calling(*thoughts, following), last)
+    assert dict(marks(payload)) == {"messages.1.content.2": SHORT}
 
 
-def test_marks_are_no_part_of_the_formatter() -> None:
+def test_changing_a_breakpoint_of_a_payload_does_not_change_later_payloads() -> None:
     formatter = ChatFormatter("anthropic", cache=ALL)
     first = formatter.format(*TALK, tools=tools(None))
     for _, mark in marks(first):
@@ -213,8 +214,9 @@ def test_marks_are_no_part_of_the_formatter() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("provider", "model"), MARKING)
 @pytest.mark.parametrize("kind", [ChatFormatter, MultiAgentFormatter])
-def test_any_marked_conversation_is_accepted(kind: type[ChatFormatter], provider: str, model: str | None) -> None:
+def test_random_chat_with_breakpoints_is_accepted(kind: type[ChatFormatter], provider: str, model: str | None) -> None:
     lifetimes = ("12h", "30m", "30m") if provider != "anthropic" else ("1h", "5m", "5m")
+    formatted = 0
     for seed in range(200):
         chance = Random(seed)  # noqa: S311 - chance is what is wanted
         places = [place for place in ALL if chance.random() < 0.7]
@@ -227,9 +229,11 @@ def test_any_marked_conversation_is_accepted(kind: type[ChatFormatter], provider
             if "no message has any content" not in str(error):
                 raise
             continue
+        formatted += 1
         found = list(marks(accepted(formatter, payload)))
         assert len(found) <= 4, seed
         assert not [place for place, _ in found if "thinking" in str(_at(payload, place).get("type"))], seed
+    assert formatted > 150
 
 
 def _at(payload: Payload, path: str) -> dict[str, Any]:
@@ -240,15 +244,15 @@ def _at(payload: Payload, path: str) -> dict[str, Any]:
     return found
 
 
-def test_five_marks_in_tools_are_refused() -> None:
-    # A limit that was passed already let every further mark through.
+def test_five_breakpoints_in_tools_are_refused() -> None:
+    # After the limit was exceeded, further breakpoints were accepted.
     with pytest.raises(FormatError, match="more than 4 cache breakpoints"):
         ChatFormatter("anthropic", cache=("system",)).format(HI, tools=tools(*[SHORT] * 5))
 
 
 @pytest.mark.parametrize("provider", ["openai", "ollama", "gemini"])
-def test_a_mark_of_another_provider_stays_out_of_tools(provider: str) -> None:
-    # It was sent to providers that refuse keys they do not know.
+def test_breakpoint_of_another_provider_is_left_out_of_tools(provider: str) -> None:
+    # The breakpoint was sent to providers that refuse unknown keys.
     payload = ChatFormatter(provider).format(HI, tools=tools(SHORT))
     assert not list(marks(payload["tools"]))
     assert "cache" in [entry.kind for entry in payload.report]

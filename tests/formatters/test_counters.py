@@ -1,4 +1,4 @@
-"""Counters that ask a provider: the official clients, asking a server of our own that counts words."""
+"""Token counters of providers: the official clients, connected to a local server that counts words."""
 
 import json
 import re
@@ -34,13 +34,13 @@ Counter: TypeAlias = AnthropicTokenCounter | GeminiTokenCounter
 
 # What the server counts for each message and tool, for system text, and for a picture.
 MESSAGE, SYSTEM, PICTURE = 10, 100, 1000
-# The versions are the client's business.
+# Each client chooses its API version.
 PATHS = {
     "anthropic": re.compile("/v1/messages/count_tokens"),
     "gemini": re.compile("/v1(beta)?/models/m:countTokens"),
     "vertex": re.compile("/v1(beta1)?/publishers/google/models/m:countTokens"),
 }
-# Keys whose texts are no words of the prompt.
+# Keys whose texts do not count as words of the prompt.
 SILENT = {"role", "type", "id", "tool_use_id", "mime_type", "media_type", "model", "thought_signature"}
 
 
@@ -62,7 +62,7 @@ def total(payload: Mapping[str, Any]) -> int:
 
 
 class Server(JsonServer):
-    """What counts: it refuses a body that is none of the provider's, and remembers all."""
+    """A server that counts words, refuses bodies that the provider would refuse, and records all bodies."""
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
@@ -82,7 +82,7 @@ class Server(JsonServer):
 
 
 def check_request(kind: str, body: dict[str, Any]) -> dict[str, Any]:
-    """The payload in the body of a request, held against the types and rules of the provider."""
+    """The payload in the body of a request, checked against the types and rules of the provider."""
     if kind == "anthropic":
         fits(sdk("anthropic.types.message_count_tokens_params").MessageCountTokensParams, body)
         payload = payload_of("anthropic", body)
@@ -188,7 +188,7 @@ CONVERSATIONS: dict[str, list[Any]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("tools", [None, [TOOL]], ids=["alone", "tools"])
 @pytest.mark.parametrize("name", CONVERSATIONS)
-def test_messages_of_any_form_count(asked: Asked, name: str, tools: list[dict[str, Any]] | None) -> None:
+def test_messages_of_any_form_are_counted(asked: Asked, name: str, tools: list[dict[str, Any]] | None) -> None:
     messages = CONVERSATIONS[name]
     given = deepcopy((messages, tools))
     payload = asked.formatter.format(messages, tools=tools)
@@ -199,7 +199,7 @@ def test_messages_of_any_form_count(asked: Asked, name: str, tools: list[dict[st
 
 
 def sent_as(asked: Asked, payload: Mapping[str, Any]) -> bool:
-    """Whether the last request held a payload, an instruction as a content of its own."""
+    """Whether the last request contained a payload, with the system instruction as a content."""
     expected = dict(payload)
     system = expected.get("system_instruction")
     if system:
@@ -213,7 +213,7 @@ def sent_as(asked: Asked, payload: Mapping[str, Any]) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("tools", [None, [TOOL]], ids=["alone", "tools"])
 @pytest.mark.parametrize("name", CONVERSATIONS)
-def test_the_providers_form_is_sent_as_it_is(asked: Asked, name: str, tools: list[dict[str, Any]] | None) -> None:
+def test_provider_form_messages_are_sent_unchanged(asked: Asked, name: str, tools: list[dict[str, Any]] | None) -> None:
     payload = asked.formatter.format(CONVERSATIONS[name], tools=tools)
     given = deepcopy(payload)
     assert asked.counter.count(*asked.in_own_form(payload)) == total(payload)
@@ -222,14 +222,14 @@ def test_the_providers_form_is_sent_as_it_is(asked: Asked, name: str, tools: lis
 
 
 @pytest.mark.parametrize("style", ["tags", "conversation"])
-def test_histories_of_many_speakers_count(asked: Asked, style: Any) -> None:
+def test_merged_history_of_many_speakers_is_counted(asked: Asked, style: Any) -> None:
     formatter = MultiAgentFormatter(asked.provider, history_style=style)
     payload = formatter.format(S, Msg("Ann", "hi there", "user"), Msg("Bob", "hi", "assistant"), PICTURED)
     assert asked.counter.count(*asked.in_own_form(payload)) == total(payload)
 
 
 @pytest.mark.parametrize("limit", [1, 45, 68, 90])
-def test_a_formatter_asks_them_how_much_fits(asked: Asked, limit: int) -> None:
+def test_formatter_trims_to_a_limit_with_a_provider_counter(asked: Asked, limit: int) -> None:
     said = Msg("Ann", "number one", "user"), Msg("Bot", "yes", "assistant")
     messages = [said[at % 2] for at in range(9)]
     formatter = ChatFormatter(asked.provider, token_counter=asked.counter, max_tokens=limit)
@@ -242,21 +242,21 @@ def test_a_formatter_asks_them_how_much_fits(asked: Asked, limit: int) -> None:
     assert len(asked.in_own_form(payload)[0]) < len(messages)
 
 
-def test_nothing_counts_nothing(asked: Asked) -> None:
+def test_empty_input_counts_zero_without_a_request(asked: Asked) -> None:
     assert asked.counter.count([]) == asked.counter.count([], []) == asked.counter.count_text("") == 0
     assert asked.server.bodies == []
 
 
-def test_tools_alone_count(asked: Asked) -> None:
+def test_tools_without_messages_are_counted(asked: Asked) -> None:
     own = asked.formatter.format(U, tools=[TOOL])["tools"]
     expected = total({"messages": [], "contents": [], "tools": own})
     assert asked.counter.count([], [TOOL]) == expected > MESSAGE
     assert asked.counter.count([], own) == asked.counter.count((), tuple(own)) == expected
-    # The short message beside them was counted by itself but once.
+    # The placeholder message beside the tools was counted only once.
     assert len(asked.server.bodies) == 4
 
 
-def test_tools_of_both_forms_count_together(asked: Asked) -> None:
+def test_tools_in_openai_and_provider_form_are_counted_together(asked: Asked) -> None:
     other = {**TOOL, "function": {**TOOL["function"], "name": "g"}}  # type: ignore[dict-item]  # a dict it is
     own = asked.formatter.format(U, tools=[other])["tools"]
     tools = [*own, TOOL]
@@ -265,7 +265,7 @@ def test_tools_of_both_forms_count_together(asked: Asked) -> None:
     assert tools == given
 
 
-def test_texts_count(asked: Asked) -> None:
+def test_plain_texts_are_counted(asked: Asked) -> None:
     assert asked.counter.count_text("a b c") == 3
     assert asked.counter.count_text("你好") == 1
     assert len(asked.server.bodies) == 3
@@ -278,19 +278,19 @@ gemini_alone = pytest.mark.parametrize("asked", ["gemini"], indirect=True)
 
 
 @anthropic_alone
-def test_a_system_text_by_itself_counts_beside_a_short_message(asked: Asked) -> None:
+def test_system_text_alone_is_counted_with_a_placeholder_message(asked: Asked) -> None:
     assert asked.counter.count([{"role": "system", "content": CACHED}]) == SYSTEM + 2
 
 
 @anthropic_alone
-def test_cache_marks_and_thoughts_are_sent(asked: Asked) -> None:
+def test_anthropic_counter_sends_breakpoints_and_reasoning(asked: Asked) -> None:
     formatter = ChatFormatter("anthropic", cache=["system", "tools", "history"])
     thought = ThinkingBlock("let me see", signature="c2ln")
     payload = formatter.format(S, U, Msg("Bot", [thought, call("c1")], "assistant"), RESULT, U, tools=[TOOL])
     asked.counter.count(*asked.in_own_form(payload))
     assert asked.sent() == payload
     assert json.dumps(asked.sent()).count("cache_control") == json.dumps(payload).count("cache_control") > 1
-    # System text with a mark, and else what the OpenAI form has too.
+    # System text with a breakpoint; the rest exists in OpenAI's form too.
     payload = formatter.format(S, U, A, U)
     asked.counter.count(*asked.in_own_form(payload))
     assert asked.sent() == payload
@@ -303,7 +303,7 @@ def test_cache_marks_and_thoughts_are_sent(asked: Asked) -> None:
 
 
 @gemini_alone
-def test_gemini_takes_a_signature_and_blocks_of_system_text(asked: Asked, server: Server) -> None:
+def test_gemini_counter_sends_signatures_and_joins_system_text_blocks(asked: Asked, server: Server) -> None:
     blocks = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     contents = [{"role": "user", "parts": [{"text": "hi", "thought_signature": "c2ln"}]}]
     assert asked.counter.count([{"role": "system", "content": blocks}, *contents]) == SYSTEM + 2 + MESSAGE + 1
@@ -313,13 +313,13 @@ def test_gemini_takes_a_signature_and_blocks_of_system_text(asked: Asked, server
 
 
 @gemini_alone
-def test_gemini_asks_with_plain_contents_where_there_is_nothing_else(asked: Asked, server: Server) -> None:
+def test_gemini_counter_sends_only_contents_without_system_text_and_tools(asked: Asked, server: Server) -> None:
     asked.counter.count([U])
     assert server.bodies == [{"contents": [{"role": "user", "parts": [{"text": U["content"]}]}]}]
 
 
 @pytest.mark.parametrize("model", ["models/m", "tunedModels/m"])
-def test_gemini_names_its_model_as_the_path_does(server: Server, model: str) -> None:
+def test_gemini_counter_sends_the_full_model_path(server: Server, model: str) -> None:
     server.answer = 200, {"totalTokens": 7}
     with closing(client_of("gemini", server)) as client:
         assert GeminiTokenCounter(model, client).count([S, U]) == 7
@@ -336,26 +336,26 @@ def test_gemini_names_its_model_as_the_path_does(server: Server, model: str) -> 
         ([U, 3], FormatError, "3 has type int"),
     ],
 )
-def test_what_is_no_message_is_refused(asked: Asked, messages: list[Any], error: type[Exception], match: str) -> None:
+def test_invalid_message_is_not_counted(asked: Asked, messages: list[Any], error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         asked.counter.count(messages)
     assert asked.server.bodies == []
 
 
 @pytest.mark.parametrize("kind", ["gemini", "vertex"])
-def test_what_is_in_two_forms_at_once_the_client_refuses(kind: str, server: Server) -> None:
+def test_messages_in_mixed_forms_are_refused_by_the_gemini_client(kind: str, server: Server) -> None:
     mixed: list[Any] = [{"role": "user", "parts": [{"text": "hi"}]}, A]
     with closing(client_of(kind, server)) as client, pytest.raises(ValueError, match="content"):
         GeminiTokenCounter("m", client).count([S, *mixed])
     assert server.bodies == []
 
 
-def test_what_is_at_an_address_is_left_to_the_provider(asked: Asked) -> None:
+def test_image_url_is_counted_by_the_provider(asked: Asked) -> None:
     shown = Msg("Ann", [TextBlock("see"), ImageBlock(URLSource("https://example.com/a.png"))], "user")
     assert asked.counter.count([shown]) == MESSAGE + 1 + PICTURE
 
 
-def test_the_clients_own_errors_come_as_they_are(asked: Asked) -> None:
+def test_client_errors_of_a_counter_are_raised_unchanged(asked: Asked) -> None:
     is_anthropic = asked.kind == "anthropic"
     error = sdk("anthropic").AuthenticationError if is_anthropic else sdk("google.genai.errors").ClientError
     asked.server.answer = 401, {"error": {"code": 401, "message": "no such key", "status": "UNAUTHENTICATED"}}
@@ -368,14 +368,14 @@ def test_the_clients_own_errors_come_as_they_are(asked: Asked) -> None:
 
 
 @gemini_alone
-def test_an_answer_without_a_count_is_an_error(asked: Asked, server: Server) -> None:
+def test_gemini_response_without_a_token_count_is_an_error(asked: Asked, server: Server) -> None:
     server.answer = 200, {}
     with pytest.raises(TokenizerError, match="'m' contains no totalTokens"):
         asked.counter.count([U])
 
 
 @pytest.mark.parametrize("kind", ["anthropic", "gemini"])
-def test_the_client_is_made_from_the_environment(kind: str, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counter_client_reads_environment_variables(kind: str, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANTHROPIC_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.setenv(name, "k")
     for name in ("ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL"):
@@ -390,7 +390,7 @@ def test_the_client_is_made_from_the_environment(kind: str, server: Server, monk
 @pytest.mark.parametrize(
     ("kind", "module", "extra"), [("anthropic", "anthropic", "anthropic"), ("gemini", "google.genai", "google-genai")]
 )
-def test_a_missing_client_names_its_extra(kind: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_client_error_names_extra(kind: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     counter = counter_of(kind)
     assert counter.count([]) == 0
@@ -403,10 +403,10 @@ BOTH: list[TokenCounter] = [AnthropicTokenCounter("m"), GeminiTokenCounter("m")]
 
 
 @pytest.mark.parametrize("kind", [AnthropicTokenCounter, GeminiTokenCounter])
-def test_a_model_that_is_no_text_is_refused(kind: Any) -> None:
+def test_counter_model_that_is_not_a_string_is_refused(kind: Any) -> None:
     with pytest.raises(TokenizerError, match="model must be the provider's name for the model, not NoneType"):
         kind(None)
 
 
-def test_they_are_token_counters_that_do_not_add_up() -> None:
+def test_provider_token_counters_are_not_additive() -> None:
     assert [getattr(counter, "additive", None) for counter in BOTH] == [False, False]

@@ -1,4 +1,4 @@
-"""Every kind of block, item and part in the types of the installed clients goes back as it came, or is reported.
+"""Every kind of block, item and part in the types of the installed clients is sent back unchanged, or reported.
 
 The kinds are read from the clients, so that those of a newer release are tried without a change here.
 """
@@ -33,7 +33,7 @@ def without_nulls(value: Any) -> Any:
 
 
 def is_sent_or_reported(payload: Any, given: Any) -> bool:
-    """True if a value is in a payload as it was given, or the report says what became of it."""
+    """True if a value is in a payload unchanged, or the payload has a loss or change in its report."""
     sent = json.dumps(without_nulls(payload), sort_keys=True)
     return json.dumps(without_nulls(given), sort_keys=True) in sent or any(
         entry.action in ("left out", "changed") for entry in payload.report
@@ -47,7 +47,7 @@ CALL: dict[str, Any] = {"type": "tool_use", "id": "x", "name": "f", "input": {}}
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
-def test_a_block_of_an_answer_of_anthropic_goes_back(kind: str) -> None:
+def test_anthropic_response_block_is_sent_back_or_reported(kind: str) -> None:
     block = BLOCKS[kind]
     formatter = ChatFormatter("anthropic")
     message = formatter.parse({"content": [{"type": "text", "text": "a"}, block]})
@@ -59,12 +59,12 @@ def test_a_block_of_an_answer_of_anthropic_goes_back(kind: str) -> None:
         assert kind in [entry.kind for entry in reported]
 
 
-# Only the assistant calls.
+# Only assistant messages contain calls.
 @pytest.mark.parametrize(
     ("kind", "role"),
     [(kind, role) for kind in BLOCK_PARAMS for role in ("user", "assistant") if (kind, role) != ("tool_use", "user")],
 )
-def test_a_block_of_a_history_for_anthropic_goes_back(kind: str, role: str) -> None:
+def test_anthropic_history_block_is_sent_or_reported(kind: str, role: str) -> None:
     block = BLOCK_PARAMS[kind]
     if kind == "tool_result":
         history: list[Any] = [HI, {"role": "assistant", "content": [CALL]}, {"role": "user", "content": [block]}]
@@ -80,20 +80,20 @@ RESULTS = {"function_call_output": "function_call", "custom_tool_call_output": "
 
 
 @pytest.mark.parametrize("kind", ITEMS)
-def test_an_item_of_an_answer_of_the_responses_api_goes_back(kind: str) -> None:
+def test_responses_api_output_item_is_sent_back_or_reported(kind: str) -> None:
     item = ITEMS[kind]
     formatter = ChatFormatter("openai-responses")
     before = [ITEMS[RESULTS[kind]]] if kind in RESULTS else []
     message = formatter.parse({"output": [*before, item]})
     payload = formatter.format(HI, message)
-    # The smallest instances of some are refused: a message without content, a thought that nothing follows.
+    # The smallest instances of some are invalid: a message without content, reasoning without a next item.
     is_sent = without_nulls(item) in payload["input"]
     assert is_sent == (kind not in ("message", "reasoning", "function_call", "function_call_output"))
     assert is_sent or payload.report
 
 
 @pytest.mark.parametrize("kind", ITEM_PARAMS)
-def test_an_item_of_a_history_for_the_responses_api_goes_back(kind: str) -> None:
+def test_responses_api_input_item_is_sent_or_reported(kind: str) -> None:
     item = ITEM_PARAMS[kind]
     before = [ITEM_PARAMS[RESULTS[kind]]] if kind in RESULTS else []
     payload = ChatFormatter("openai-responses").format([HI, *before, item])
@@ -114,14 +114,14 @@ CALLS = (
 
 
 @pytest.mark.parametrize("kind", PARTS)
-def test_a_part_for_openai_goes_back(kind: str) -> None:
+def test_openai_content_part_is_sent_or_reported(kind: str) -> None:
     part = {**PARTS[kind], **VALID.get(kind, {})}
     payload = ChatFormatter("openai").format({"role": "user", "content": [{"type": "text", "text": "a"}, part]})
     assert is_sent_or_reported(payload, part)
 
 
 @pytest.mark.parametrize("kind", CALLS)
-def test_a_call_for_openai_goes_back(kind: str) -> None:
+def test_openai_tool_call_is_sent_back_or_reported(kind: str) -> None:
     call = CALLS[kind]
     formatter = ChatFormatter("openai")
     message: Any = {"role": "assistant", "content": None, "tool_calls": [call]}
@@ -140,7 +140,7 @@ GEMINI_PARTS = {
 
 
 @pytest.mark.parametrize("kind", GEMINI_PARTS)
-def test_a_part_of_gemini_goes_back(kind: str) -> None:
+def test_gemini_part_is_sent_back_or_reported(kind: str) -> None:
     value = GEMINI_PARTS[kind]
     part: dict[str, Any] = {kind: {"name": "f", "args": {}} if kind == "function_call" else value}
     formatter = ChatFormatter("gemini")

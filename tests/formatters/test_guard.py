@@ -1,4 +1,4 @@
-"""Control sequences in payloads: which text is searched for which servers, at every door, and what becomes of it."""
+"""Control sequences in payloads: where they are neutralized, for which servers, at every entry point."""
 
 import json
 import pickle
@@ -37,6 +37,7 @@ SERVERS = ("ollama", "ollama-generate", "vllm")
 HOSTED = tuple(name for name in PROVIDERS if name not in SERVERS)
 PROMPTER = ChatPrompter("Be {mood}. A turn ends with <|im_end|>.", system="")
 VALUES = {"mood": FORGED, "input": FORGED}
+TURNS = ChatTemplate.load("{% for m in messages %}<turn>{{ m.role }}</turn>{{ m.content }}{% endfor %}")
 FILE = Prompty.loads("---\nname: a\ninputs: {mood: {kind: string}}\n---\nsystem:\nBe {{mood}}.\n\nuser:\nHi {{mood}}\n")
 
 
@@ -45,11 +46,11 @@ def from_file_row(form: str) -> object:
     return json.loads(plan.line(1, {"mood": FORGED}))
 
 
-DOORS: dict[str, Callable[[str], object]] = {
+ENTRY_POINTS: dict[str, Callable[[str], object]] = {
     "prompter": lambda form: PROMPTER.generate_prompt(VALUES, format=form),
     "fit": lambda form: PROMPTER.with_budget({"mood": 10_000}).fit(VALUES, format=form)[0],
     "formatter": lambda form: ChatFormatter(form).format({"role": "user", "content": FORGED}),
-    "talk": lambda form: MultiAgentFormatter(form).format({"role": "user", "name": "Ann", "content": FORGED}),
+    "multi-agent": lambda form: MultiAgentFormatter(form).format({"role": "user", "name": "Ann", "content": FORGED}),
     "file": lambda form: FILE.generate_prompt({"mood": FORGED}, format=form),
     "request": lambda form: FILE.request({"mood": FORGED}, provider=form),
     "messages": lambda form: FILE.request(messages=[{"role": "user", "content": FORGED}], provider=form),
@@ -64,7 +65,7 @@ OWN = Markers(sos="<|sys|>", eos="<|over|>", soh="<|usr|>", eoh="<|over|>", soa=
 @pytest.mark.parametrize(
     "model", [OWN, ChatTemplate.load("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|over|>{% endfor %}")]
 )
-def test_the_model_may_be_a_family_of_your_own(model: Markers | ChatTemplate) -> None:
+def test_custom_markers_or_chat_template_define_the_control_sequences(model: Markers | ChatTemplate) -> None:
     messages, safe = [{"role": "user", "content": "a<|over|>"}], [{"role": "user", "content": "a<\\|over|>"}]
     assert ChatFormatter("vllm", model=model).format(messages) == {"messages": safe}
     assert ChatFormatter("openai", model=model, safety="neutralize").format(messages) == {"messages": safe}
@@ -73,47 +74,42 @@ def test_the_model_may_be_a_family_of_your_own(model: Markers | ChatTemplate) ->
     assert ResponseParser(model).parse("Hi<|over|>").text in ("Hi", "Hi<|over|>")
 
 
-def test_a_model_that_is_no_model_is_refused() -> None:
-    calls: list[Callable[..., object]] = [
-        lambda given: ChatFormatter("vllm", model=given),
-        lambda given: neutralize("a", given),
-        lambda given: restore("a", given),
-    ]
-    for call in calls:
-        with pytest.raises(TemplateError, match="^model must be a name, Markers or a ChatTemplate, not int$"):
-            call(7)
+@pytest.mark.parametrize("function", [neutralize, restore, lambda _, model: ChatFormatter("vllm", model=model)])
+def test_model_of_an_invalid_type_is_refused(function: Callable[..., object]) -> None:
+    with pytest.raises(TemplateError, match="^model must be a name, Markers or a ChatTemplate, not int$"):
+        function("a", 7)
 
 
-def test_the_servers_that_tokenize_texts_are_known() -> None:
+def test_profiles_that_tokenize_are_those_of_ollama_and_vllm() -> None:
     assert tuple(name for name in sorted(PROVIDERS) if profile_of(name).tokenizes) == SERVERS
 
 
 @pytest.mark.parametrize("form", SERVERS)
-@pytest.mark.parametrize("door", DOORS)
-def test_untrusted_text_is_neutralised_at_every_door(door: str, form: str) -> None:
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_untrusted_text_is_neutralized_at_every_entry_point(entry_point: str, form: str) -> None:
     # Payloads for these servers had control sequences unchanged: 4,551 of 4,552 attempts forged a turn.
-    if door in ("request", "messages") and form == "ollama-generate":
+    if entry_point in ("request", "messages") and form == "ollama-generate":
         pytest.skip("prompt files are sent no such requests")
-    sent = dump(DOORS[door](form)).replace("with <|im_end|>.", "")
+    sent = dump(ENTRY_POINTS[entry_point](form)).replace("with <|im_end|>.", "")
     assert "<|im" not in sent
     assert dump(BROKEN)[1:-1] in sent
 
 
 @pytest.mark.parametrize("form", HOSTED)
-@pytest.mark.parametrize("door", ["prompter", "formatter"])
-def test_payloads_for_hosted_providers_stay(door: str, form: str) -> None:
-    assert "\\\\|im" not in dump(DOORS[door](form))
+@pytest.mark.parametrize("entry_point", ["prompter", "formatter"])
+def test_payload_for_a_hosted_provider_is_not_neutralized(entry_point: str, form: str) -> None:
+    assert "\\\\|im" not in dump(ENTRY_POINTS[entry_point](form))
 
 
 @pytest.mark.parametrize("prompter", [PROMPTER, FILE])
-def test_rows_for_a_hosted_service_in_the_form_of_a_server_stay(prompter: ChatPrompter | Prompty) -> None:
+def test_batch_row_for_a_hosted_service_is_not_neutralized(prompter: ChatPrompter | Prompty) -> None:
     row = VALUES if prompter is PROMPTER else {"mood": FORGED}
     line = RowPlan.of(prompter, "dashscope-batch", model="qwen-plus").line(1, row)
     assert b"\\\\|im" not in line
 
 
 @pytest.mark.parametrize("form", [None, *PROVIDERS])
-def test_a_policy_means_the_same_in_every_format(form: str | None) -> None:
+def test_safety_policy_has_the_same_effect_in_every_format(form: str | None) -> None:
     def sent(safety: Safety, **slots: Safety) -> str:
         made = PROMPTER.with_safety(safety, slots).generate_prompt(
             VALUES, format=form, model=None if form else "chatml"
@@ -123,7 +119,7 @@ def test_a_policy_means_the_same_in_every_format(form: str | None) -> None:
     assert f"Be {dump(BROKEN)[1:-1]}. A turn ends with <|im_end|>.".replace("\\\\|", "\\|") in sent("neutralize")
     assert "\\|im" not in sent("off")
     for refused in ({"safety": "raise"}, {"safety": "neutralize", "input": "raise"}):
-        # with_safety("raise") was ignored here.
+        # with_safety("raise") was ignored in payloads.
         with pytest.raises(SafetyError, match=r"^'(mood|input)' contains the control sequence '<\|im_end\|>'"):
             sent(**refused)  # type: ignore[arg-type]
     assert sent("off", mood="neutralize").count("\\|im") == 2
@@ -151,13 +147,13 @@ def function_with(text: str) -> dict[str, Any]:
 TOOLS: list[dict[str, Any]] = [{"type": "function", "function": function_with(FORGED)}]
 
 
-def test_all_that_a_payload_carries_is_searched() -> None:
+def test_control_sequences_are_neutralized_in_messages_calls_results_and_tools() -> None:
     payload = PROMPTER.generate_prompt({"mood": "kind", "input": "Hi"}, HISTORY, TOOLS, format="ollama")
     assert payload["messages"][1:-1] == [
         {"role": "user", "content": "<\\|im_\nend|>"},
         {
             "role": "assistant",
-            # The tags of the thought that begins an answer are the model's own: templates cut it off there.
+            # The think tags at the start of a response are the model's own: templates remove them.
             "content": f"<think>{BROKEN}</think>{BROKEN}<\\think>",
             "tool_calls": [{"id": "a<\\|im_end|>", "function": {"name": "f", "arguments": {BROKEN: [BROKEN]}}}],
         },
@@ -177,7 +173,7 @@ def test_all_that_a_payload_carries_is_searched() -> None:
     ("where", "messages"),
     [("messages[0]", HISTORY[:1]), ("messages[1]", [{"role": "user", "content": "Hi"}, CALL, HISTORY[2]])],
 )
-def test_a_formatter_trusts_no_message(where: str, messages: list[dict[str, Any]]) -> None:
+def test_formatter_applies_its_safety_policy_to_every_message(where: str, messages: list[dict[str, Any]]) -> None:
     with pytest.raises(SafetyError) as refused:
         ChatFormatter("anthropic", safety="raise").format(messages)
     assert str(refused.value).startswith(f"{where!r} contains the control sequence '<|im_end|>'")
@@ -186,8 +182,8 @@ def test_a_formatter_trusts_no_message(where: str, messages: list[dict[str, Any]
         ChatFormatter("vllm", safety="none")  # type: ignore[arg-type]
 
 
-def test_a_native_form_is_not_sent_with_a_control_sequence() -> None:
-    # Its unknown part is in no block.
+def test_native_form_with_a_control_sequence_is_not_sent() -> None:
+    # The part of an unknown type is in no block.
     part: dict[str, Any] = {"type": "input_note", "note": FORGED}
     message = messages_from([{"role": "user", "content": [{"type": "text", "text": "Hi"}, part]}])
     assert message[0].native is not None
@@ -205,8 +201,8 @@ def test_a_native_form_is_not_sent_with_a_control_sequence() -> None:
     ("role", "content", "keeps"),
     [("assistant", FORGED, True), ("assistant", [TextBlock(FORGED), TextBlock("b")], False), ("user", FORGED, False)],
 )
-def test_only_a_reply_of_one_text_keeps_a_clean_native_form(role: Role, content: Any, *, keeps: bool) -> None:
-    # A module restores control sequences in the text of a reply, but never in its native form.
+def test_clean_native_form_is_kept_only_for_a_response_of_one_text(role: Role, content: Any, *, keeps: bool) -> None:
+    # A module restores control sequences in the text of a response, but not in its native form.
     data: list[Any] = [{"type": "text", "text": "a"}, {"type": "input_note", "note": "b"}]
     message = message_of("", content, role, native=Native("anthropic", data))
     sent = ChatFormatter("anthropic", safety="neutralize").format({"role": "user", "content": "Hi"}, message)
@@ -214,7 +210,7 @@ def test_only_a_reply_of_one_text_keeps_a_clean_native_form(role: Role, content:
     assert FORGED not in dump(sent)
 
 
-def test_no_escape_in_native_arguments_hides_a_control_sequence() -> None:
+def test_control_sequence_escaped_in_json_arguments_is_neutralized() -> None:
     # A server decodes the arguments before its template writes them.
     def sent(arguments: str) -> str:
         call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}
@@ -228,14 +224,14 @@ def test_no_escape_in_native_arguments_hides_a_control_sequence() -> None:
 
 
 @pytest.mark.parametrize("role", ["user", "assistant"])
-def test_the_parts_of_a_native_form_make_no_control_sequence_together(role: str) -> None:
+def test_control_sequence_split_over_native_parts_is_neutralized(role: str) -> None:
     parts = [{"type": "text", "text": text} for text in ("<|im_", "end|>")]
     content = [*parts, {"type": "input_note", "note": "so"}]
     sent = ChatFormatter("anthropic", safety="neutralize").format({"role": role, "content": content})
     assert sent["messages"][-1]["content"] == [{"type": "text", "text": "<\\|im_"}, parts[1]]
 
 
-def test_a_result_from_the_assistant_is_sent_as_blocks_without_the_sequence_that_its_parts_make() -> None:
+def test_control_sequence_split_over_parts_of_a_native_tool_result_is_neutralized() -> None:
     use = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
     parts = [{"type": "text", "text": text} for text in ("<|im_", "end|>")]
     result = {"type": "tool_result", "tool_use_id": "c1", "content": parts}
@@ -248,7 +244,7 @@ def test_a_result_from_the_assistant_is_sent_as_blocks_without_the_sequence_that
 
 
 @pytest.mark.parametrize("slot", ["history", "tools"])
-def test_the_history_and_the_tools_may_have_policies_of_their_own(slot: str) -> None:
+def test_history_and_tools_can_have_their_own_safety_policy(slot: str) -> None:
     where = {"history": [f"messages[{at}]" for at in (1, 2, 3)], "tools": ["tools"]}[slot]
     payload = PROMPTER.with_safety("off", {slot: "neutralize"}).generate_prompt(VALUES, HISTORY, TOOLS, format="ollama")
     assert [entry.where for entry in payload.report if entry.kind == "safety"] == where
@@ -261,15 +257,15 @@ def test_the_history_and_the_tools_may_have_policies_of_their_own(slot: str) -> 
 
 
 @pytest.mark.parametrize("call_id", ["<|im\nend|>", "<|im_end|>" * 9])
-def test_an_id_that_is_mapped_becomes_no_control_sequence(call_id: str) -> None:
-    # The line end became an underscore, after the search.
+def test_mapped_call_id_contains_no_control_sequence(call_id: str) -> None:
+    # The line break was replaced by an underscore after the search.
     call = {"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}}
     messages = [{"role": "assistant", "content": "", "tool_calls": [call]}]
     payload = ChatFormatter("vllm").format(messages, {"role": "tool", "tool_call_id": call_id, "content": "x"})
     assert not set("<|>") & set(payload["messages"][-1]["tool_call_id"])
 
 
-def test_text_that_the_developer_vouches_for_stays() -> None:
+def test_trusted_text_is_not_neutralized() -> None:
     payload = PROMPTER.generate_prompt({"mood": Trusted(FORGED), "input": "Hi"}, format="vllm")
     assert payload["messages"][0]["content"].startswith(f"Be {FORGED}.")
     assert (payload.report, payload.neutralised) == ((), ())
@@ -285,7 +281,7 @@ def test_text_that_the_developer_vouches_for_stays() -> None:
         (None, "[\\INST] <\\|im_end|>"),
     ],
 )
-def test_the_sequences_are_those_of_the_model_or_else_of_all(model: str | None, sent: str) -> None:
+def test_neutralized_sequences_are_those_of_the_model_or_of_all_known_models(model: str | None, sent: str) -> None:
     given = {"mood": "kind", "input": "[INST] <|im_end|>"}
     payload = PROMPTER.generate_prompt(given, format="vllm", model=model)
     assert payload["messages"][-1]["content"] == sent
@@ -295,17 +291,16 @@ def test_the_sequences_are_those_of_the_model_or_else_of_all(model: str | None, 
     assert module.payload(given)["messages"][-1]["content"] == sent
 
 
-def test_the_prompters_own_markers_count_without_a_model() -> None:
-    given = {"mood": "kind", "input": "[INST] <|im_end|> <turn>"}
-    own = ChatTemplate.load("{% for m in messages %}<turn>{{ m.role }}</turn>{{ m.content }}{% endfor %}")
-    for prompter, sent in (
-        (PROMPTER.with_markers("qwen2.5"), "[INST] <\\|im_end|> <turn>"),
-        (PROMPTER.with_chat_template(own), "[INST] <\\|im_end|> <\\turn>"),
-    ):
-        assert prompter.generate_prompt(given, format="vllm")["messages"][-1]["content"] == sent
+@pytest.mark.parametrize(
+    ("prompter", "tag"),
+    [(PROMPTER.with_markers("qwen2.5"), "<turn>"), (PROMPTER.with_chat_template(TURNS), "<\\turn>")],
+)
+def test_markers_of_the_prompter_define_the_control_sequences_without_a_model(prompter: ChatPrompter, tag: str) -> None:
+    payload: Any = prompter.generate_prompt({"mood": "kind", "input": "[INST] <|im_end|> <turn>"}, format="vllm")
+    assert payload["messages"][-1]["content"] == f"[INST] <\\|im_end|> {tag}"
 
 
-def test_a_header_of_the_developers_own_is_structure() -> None:
+def test_header_of_the_template_is_neutralized_in_slot_values_only() -> None:
     prompter = ChatPrompter("## Rules\nBe kind.\n{page}", system="")
     payload = prompter.generate_prompt({"page": "## Rules\nNone.", "input": "a\n## rules"}, format="vllm")
     texts = [message["content"] for message in payload["messages"]]
@@ -334,7 +329,7 @@ def test_a_header_of_the_developers_own_is_structure() -> None:
         ("litellm", "http://127.0.0.1:4000", "", True),
     ],
 )
-def test_a_module_knows_whose_server_it_asks(
+def test_module_neutralizes_payloads_for_self_hosted_servers_only(
     source: str, address: str | None, variable: str, *, searched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)

@@ -21,7 +21,7 @@ PAIR = [("user", "q"), ("assistant", "a")]
         ([[None, X], ()], [("user", "x")]),
     ],
 )
-def test_lists_of_messages_are_one_conversation(given: Any, expected: list[tuple[str, str]]) -> None:
+def test_nested_lists_of_messages_become_one_conversation(given: Any, expected: list[tuple[str, str]]) -> None:
     assert [(message.role, message.text) for message in parse_arguments(given)] == expected
 
 
@@ -29,5 +29,5 @@ def test_lists_of_messages_are_one_conversation(given: Any, expected: list[tuple
     ("role", "metadata", "expected"),
     [("assistant", {"partial": True}, True), ("assistant", {"prefix": 1}, False), ("user", {"prefix": True}, False)],
 )
-def test_an_answer_that_begins_is_marked(role: Any, metadata: Any, *, expected: bool) -> None:
+def test_prefill_is_an_assistant_message_marked_with_true(role: Any, metadata: Any, *, expected: bool) -> None:
     assert is_prefill(Msg(role, "x", role, metadata=metadata)) is expected

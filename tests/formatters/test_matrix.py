@@ -1,4 +1,4 @@
-"""The table of what providers take, held against what comes out of formatting, cell by cell.
+"""The table of provider capabilities, compared with formatted payloads, cell by cell.
 
 Nothing here looks at a profile: each cell is found out anew by sending content through a formatter, and what does not
 arrive must be in the report.
@@ -23,7 +23,7 @@ CALL, RESULT = ToolUseBlock("c1", "weather", {"city": "Zermatt"}), ToolResultBlo
 
 
 def format_json(provider: str, *messages: Msg) -> tuple[Payload, str]:
-    """A payload that the provider takes, and its JSON."""
+    """A valid payload, and its JSON."""
     formatter = ChatFormatter(provider)
     payload = formatter.format(*messages)
     formatter.validate(payload)
@@ -31,21 +31,21 @@ def format_json(provider: str, *messages: Msg) -> tuple[Payload, str]:
 
 
 def arrives(provider: str, block: Block, mark: str, *messages: Msg) -> bool:
-    """Whether a block's mark is in the payload; where it is not, the report and ``strict`` say so."""
-    payload, said = format_json(provider, *messages)
+    """Whether the mark of a block is in the payload; if not, check the report and ``strict``."""
+    payload, dumped = format_json(provider, *messages)
     left_out = [entry for entry in payload.report if (entry.kind, entry.action) == (block.kind, "left out")]
-    assert bool(left_out) == (mark not in said), payload.report
+    assert bool(left_out) == (mark not in dumped), payload.report
     if any(entry.is_loss for entry in left_out):
         with pytest.raises(FormatError, match=f"^the payload would lose content: .*{block.kind}"):
             ChatFormatter(provider, strict=True).format(*messages)
-    return mark in said
+    return mark in dumped
 
 
 def signed_or_not(provider: str, *messages: Msg) -> str:
-    """Whether a block goes back with the signature it came with."""
-    payload, said = format_json(provider, *messages)
+    """Whether a block is sent back with its signature."""
+    payload, dumped = format_json(provider, *messages)
     reported = any((entry.kind, entry.action) == ("signature", "left out") for entry in payload.report)
-    assert reported == (SIGNATURE not in said)
+    assert reported == (SIGNATURE not in dumped)
     return "yes" if reported else "yes (signed)"
 
 
@@ -90,22 +90,22 @@ def medium_cell(kind: str) -> Callable[[str], str]:
 
 
 def place_in_results(provider: str, block: Block, mark: str) -> str:
-    """Where a medium of a result is: nothing where there are no results at all."""
+    """Where a medium of a tool result is placed; "" if the provider supports no results."""
     result = Msg("tool", [ToolResultBlock("c1", "weather", (TextBlock("Rain."), block))], "tool")
-    payload, said = format_json(provider, QUESTION, Msg("assistant", [CALL], "assistant"), result)
-    if "Rain." not in said:
+    payload, dumped = format_json(provider, QUESTION, Msg("assistant", [CALL], "assistant"), result)
+    if "Rain." not in dumped:
         return ""
     moved = any((entry.kind, entry.action) == ("tool_result", "moved") for entry in payload.report)
     form = profile_of(provider).form
     whose = [role for _, role, seen, *_ in form.views(payload) if any(kind == block.kind for kind, *_ in seen)]
-    assert mark in said
+    assert mark in dumped
     assert whose == (["user"] if moved else [])
-    assert moved == (f"({block.kind} from the tool weather)" in said)
+    assert moved == (f"({block.kind} from the tool weather)" in dumped)
     return "(after results)" if moved else "(also in results)"
 
 
 def thinking_cell(provider: str) -> str:
-    """The sorts of thoughts that go back, of all that the provider itself may have had."""
+    """The kinds of reasoning blocks that are sent back."""
     sorts = {
         "bare": ThinkingBlock("I ponder.", provider=provider),
         "signed": ThinkingBlock("I ponder.", SIGNATURE, provider=provider),
@@ -119,7 +119,7 @@ def thinking_cell(provider: str) -> str:
         return arrives(provider, block, block.thinking or "b3BhcXVl", QUESTION, answer, QUESTION)
 
     back = [sort for sort, block in sorts.items() if goes_back(block)]
-    # Whoever takes thoughts as text takes anybody's; the others only their own, and those of nobody.
+    # Providers with reasoning as text accept foreign reasoning; the others only their own.
     return {
         (): "no",
         ("signed", "redacted"): "signed",
@@ -130,9 +130,9 @@ def thinking_cell(provider: str) -> str:
 
 
 def system_cell(provider: str) -> str:
-    """Where system text stands that was given late."""
-    payload, said = format_json(provider, QUESTION, ANSWER, Msg("system", "Be brief.", "system"), QUESTION)
-    assert "Be brief." in said
+    """Where late system text is placed."""
+    payload, dumped = format_json(provider, QUESTION, ANSWER, Msg("system", "Be brief.", "system"), QUESTION)
+    assert "Be brief." in dumped
     conversation = payload[profile_of(provider).form.messages_key]
     if "Be brief." not in json.dumps(conversation):
         return "apart"
@@ -153,13 +153,13 @@ def turns_cell(provider: str) -> str:
 
 
 def names_cell(provider: str) -> str:
-    payload, said = format_json(provider, Msg("Ann", "Hi.", "user"))
-    assert ('"name": "Ann"' in said) != any(entry.kind == "name" for entry in payload.report)
-    return "yes" if "Ann" in said else "no"
+    payload, dumped = format_json(provider, Msg("Ann", "Hi.", "user"))
+    assert ('"name": "Ann"' in dumped) != any(entry.kind == "name" for entry in payload.report)
+    return "yes" if "Ann" in dumped else "no"
 
 
 def cache_cell(provider: str) -> str:
-    """The places that are marked, with a model of today and with none."""
+    """The places with a breakpoint, with a current model and without a model."""
     places = ("tools", "system", "history")
     messages = Msg("system", "Be brief.", "system"), QUESTION, ANSWER, QUESTION
 
@@ -190,17 +190,17 @@ OBSERVED: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_row_says_what_formatting_does(provider: str) -> None:
+def test_provider_table_row_matches_the_behavior_of_the_formatter(provider: str) -> None:
     cells = {column: OBSERVED[column](provider) for column in HEADERS[1:]}
     assert row_of(profile_of(provider)) == Row(provider, cells)
 
 
-def test_the_table_has_a_row_for_each_provider_with_its_cells_in_order() -> None:
+def test_provider_table_has_a_row_per_provider_with_columns_in_order() -> None:
     assert tuple(row.provider for row in rows()) == PROVIDERS
     assert {("provider", *row.cells) for row in rows()} == {HEADERS}
 
 
-def test_a_provider_of_ones_own_has_a_row_too() -> None:
+def test_custom_profile_has_a_provider_table_row() -> None:
     mine = profile_of("openai").but(name="mine", media={}, names=None, breakpoints=None)
     row = row_of(mine)
     assert isinstance(row, Row)

@@ -1,4 +1,4 @@
-"""What becomes of media in a payload: in results, behind them, by address, and what is lost."""
+"""Media in payloads: in tool results, after them, as URLs, and media that are left out."""
 
 import tempfile
 from base64 import b64encode
@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from formatters.helpers import (
-    BLIND,
     BYE,
-    CALLING,
     HI,
     IMAGE,
     PHOTO,
     PORTRAIT,
-    SEES,
+    WITH_IMAGES,
+    WITH_TOOLS,
+    WITHOUT_URLS,
     answering,
     call,
     calling,
@@ -45,26 +45,25 @@ def shows(url: str) -> Msg:
     return Msg("Ann", [TextBlock("look"), ImageBlock(URLSource(url))], "user")
 
 
-@formatters_of(SEES)
-def test_the_url_of_a_message_may_be_one_or_several(kind: type[ChatFormatter], provider: str) -> None:
-    if provider in BLIND:
-        payload = judged(kind(provider), Msg("Ann", "look", "user", url=PORTRAIT))
-        assert reported(payload, "image") == ["messages[0].content[1]"]
-        return
+@formatters_of(WITH_IMAGES)
+def test_message_url_can_be_one_url_or_several(kind: type[ChatFormatter], provider: str) -> None:
     one = judged(kind(provider), Msg("Ann", "look", "user", url=PORTRAIT))
+    if provider in WITHOUT_URLS:
+        assert reported(one, "image") == ["messages[0].content[1]"]
+        return
     assert one == judged(kind(provider), shows(PORTRAIT))
     several = judged(
         kind(provider), Msg("Ann", "", "user", url=(PORTRAIT, "https://example.com/b", "https://e.com/c.mp3"))
     )
     text = dump(several)
     assert text.index(PORTRAIT) < text.index("https://example.com/b")
-    # What tells no type counts as a picture, and a sound is a sound.
+    # A URL of unknown type counts as an image; an .mp3 counts as audio.
     assert ("https://e.com/c.mp3" in text) != bool(reported(several, "audio"))
 
 
-@pytest.mark.parametrize("provider", CALLING)
+@pytest.mark.parametrize("provider", WITH_TOOLS)
 @pytest.mark.parametrize("medium", [IMAGE, PHOTO, *MEDIA], ids=lambda block: str(block.kind))
-def test_media_of_results_are_native_or_stand_behind_all_results(provider: str, medium: Any) -> None:
+def test_media_of_tool_results_stay_in_the_result_or_follow_all_results(provider: str, medium: Any) -> None:
     formatter = ChatFormatter(provider)
     answers = answering(result("c1", "§1", medium), result("c2", "§2"))
     payload = judged(formatter, HI, calling(call("c1"), call("c2")), answers, BYE)
@@ -83,14 +82,14 @@ def test_media_of_results_are_native_or_stand_behind_all_results(provider: str, 
 
 
 @pytest.mark.parametrize("provider", ["dashscope", "dashscope-multimodal"])
-def test_dashscope_takes_the_names_of_files_it_has(provider: str) -> None:
+def test_dashscope_accepts_names_of_uploaded_files(provider: str) -> None:
     blocks: list[Block] = [ImageBlock(URLSource("url_to_png1")), VideoBlock(URLSource("oss://bucket/a.mp4"))]
     payload = judged(ChatFormatter(provider), Msg("Ann", blocks, "user"))
     assert payload["messages"][0]["content"] == [{"image": "url_to_png1"}, {"video": "oss://bucket/a.mp4"}]
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "ollama"])
-def test_a_document_in_a_block_of_pictures_is_left_out(provider: str) -> None:
+def test_document_in_an_image_block_is_left_out(provider: str) -> None:
     block = ImageBlock(Base64Source("application/pdf", PDF))
     payload = judged(ChatFormatter(provider), Msg("Ann", [TextBlock("look"), block], "user"))
     assert PDF not in dump(payload)
@@ -98,7 +97,7 @@ def test_a_document_in_a_block_of_pictures_is_left_out(provider: str) -> None:
     assert loss.endswith(", not application/pdf")
 
 
-def test_moonshot_takes_the_addresses_of_files_it_has() -> None:
+def test_moonshot_accepts_urls_of_uploaded_files() -> None:
     payload = judged(ChatFormatter("moonshot"), shows("ms://file-1"))
     assert payload["messages"][0]["content"][1]["image_url"] == {"url": "ms://file-1"}
     assert not reported(payload, "image")
@@ -114,8 +113,8 @@ def test_moonshot_takes_the_addresses_of_files_it_has() -> None:
         (FileBlock(URLSource("https://example.com/paper.pdf")), "application/pdf"),
     ],
 )
-def test_gemini_is_told_the_type_of_an_address(block: Any, media_type: str) -> None:
-    """Endings such as .jpg, and addresses with a query, were refused."""
+def test_gemini_gets_the_mime_type_of_a_url(block: Any, media_type: str) -> None:
+    """URLs ending in .jpg, and URLs with a query, were refused."""
     parts = judged(ChatFormatter("gemini"), Msg("Ann", [block], "user"))["contents"][0]["parts"]
     assert parts == [{"file_data": {"file_uri": block.source.url, "mime_type": media_type}}]
 
@@ -129,9 +128,9 @@ def all_objects(value: object) -> Iterator[object]:
 
 
 @formatters_of(PROVIDERS)
-def test_nothing_is_shared_and_no_input_is_changed(kind: type[ChatFormatter], provider: str) -> None:
+def test_formatting_changes_no_input_and_shares_no_objects_with_it(kind: type[ChatFormatter], provider: str) -> None:
     parameters = {"type": "object", "properties": {"at": {}}}
-    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}] * (provider in CALLING)
+    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}] * (provider in WITH_TOOLS)
     use = ToolUseBlock("c1", "f", {"at": [1, {"deep": []}]})
     nested: list[Any] = ['{"at": [1, {"deep": []}]}', {"at": [1, {"deep": []}]}]
     dicts = [
@@ -154,7 +153,7 @@ def test_nothing_is_shared_and_no_input_is_changed(kind: type[ChatFormatter], pr
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_strict_is_an_error_that_lists_all_losses(provider: str) -> None:
+def test_strict_formatter_raises_an_error_that_lists_all_losses(provider: str) -> None:
     bitmap = ImageBlock(Base64Source("image/bmp", b64encode(b"BM" + bytes(30)).decode()))
     messages = [
         Msg("Sys", [TextBlock("be brief"), IMAGE], "system"),
@@ -171,7 +170,7 @@ def test_strict_is_an_error_that_lists_all_losses(provider: str) -> None:
 
 
 @formatters_of(PROVIDERS)
-def test_strict_does_not_mind_thoughts_names_and_empty_messages(kind: type[ChatFormatter], provider: str) -> None:
+def test_strict_formatter_may_drop_reasoning_names_and_empty_messages(kind: type[ChatFormatter], provider: str) -> None:
     thinks = Msg("Dr. 李", [ThinkingBlock("hm"), TextBlock("hello", signature="c2ln")], "assistant")
     messages = HI, Msg("Eve", "", "user"), Msg("Bob", [ThinkingBlock("hm")], "assistant"), thinks, BYE
     payload = judged(kind(provider, strict=True), *messages)
@@ -179,7 +178,7 @@ def test_strict_does_not_mind_thoughts_names_and_empty_messages(kind: type[ChatF
 
 
 @pytest.mark.parametrize("media_type", ["audio/mpeg", "audio/mp3", "audio/x-mp3"])
-def test_mp3_may_be_called_by_any_of_its_names(media_type: str) -> None:
+def test_every_mime_type_of_mp3_is_accepted(media_type: str) -> None:
     """Only two spellings of MIME types were known; any other was a TypeError."""
     sound = AudioBlock(Base64Source(media_type, MP3))
     payload = judged(ChatFormatter("openai"), Msg("Ann", [sound], "user"))
@@ -187,16 +186,16 @@ def test_mp3_may_be_called_by_any_of_its_names(media_type: str) -> None:
 
 
 @pytest.mark.parametrize("provider", ["openai", "openai-responses", "xai"])
-def test_the_assistant_shows_no_picture(provider: str) -> None:
-    """A picture in an assistant's message was sent, and refused."""
+def test_image_in_an_assistant_message_is_left_out(provider: str) -> None:
+    """An image in an assistant message was sent, and the provider refused it."""
     payload = judged(ChatFormatter(provider), HI, Msg("Bot", [TextBlock("see"), IMAGE], "assistant"), BYE)
     assert PNG not in dump(payload)
     assert reported(payload, "image") == ["messages[1].content[1]"]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_sound_of_another_type_is_no_crash(provider: str) -> None:
-    """Sounds that were declared to be fine raised a TypeError."""
+def test_unsupported_audio_type_is_reported(provider: str) -> None:
+    """Audio of a type that the profile listed raised a TypeError."""
     ogg = AudioBlock(Base64Source("audio/ogg", "T2dnUwACAAAA"))
     payload = judged(ChatFormatter(provider), Msg("Ann", [TextBlock("hear"), ogg], "user"))
     assert ("T2dnUwACAAAA" in dump(payload)) != bool(reported(payload, "audio"))
@@ -204,7 +203,7 @@ def test_a_sound_of_another_type_is_no_crash(provider: str) -> None:
 
 TWO_CALLS = calling(call("c1"), call("c2", "g"))
 TWO_RESULTS = result("c1", IMAGE), result("c2", PHOTO, name="g")
-# The last roles of a payload with pictures in results; Mistral wants an answer between results and the user.
+# The last roles of a payload with images in results; Mistral requires an assistant turn before the user turn.
 ENDS = {
     "openai": ["assistant", "tool", "tool", "user"],
     "mistral": ["tool", "tool", "assistant", "user"],
@@ -215,10 +214,10 @@ ENDS = {
 
 
 @formatters_of(PROVIDERS)
-def test_pictures_of_parallel_results(
+def test_images_of_parallel_tool_results_follow_all_results_in_order(
     kind: type[ChatFormatter], provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They came in reverse, between the results, as the repr of a block, or as files that nobody took away."""
+    """Images were reversed, put between the results, sent as the repr of a block, or left as temporary files."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     payload = judged(kind(provider), HI, TWO_CALLS, answering(*TWO_RESULTS))
     assert judged(kind(provider), HI, TWO_CALLS, *map(answering, TWO_RESULTS)) == payload
@@ -231,7 +230,7 @@ def test_pictures_of_parallel_results(
         return
     first, second = (text.index(f'"{call_id}"') for call_id, _ in called(payload))
     assert '"role"' not in text[first:second], "parallel calls are one message"
-    if provider in SEES:
+    if provider in WITH_IMAGES:
         assert second < places(text, PNG, JPEG)[0] < places(text, PNG, JPEG)[1]
         assert roles(payload)[-len(ENDS.get(provider, ENDS["openai"])) :] == ENDS.get(provider, ENDS["openai"])
     if provider == "gemini":
@@ -242,7 +241,7 @@ def test_pictures_of_parallel_results(
 @pytest.mark.parametrize(
     ("given", "sent"), [("audio/mp3", "audio/mp3"), ("audio/mpeg", "audio/mpeg"), ("audio/x-mp3", "audio/mpeg")]
 )
-def test_gemini_gets_a_sound_by_the_name_that_it_lists(given: str, sent: str) -> None:
+def test_gemini_gets_an_audio_type_that_it_documents(given: str, sent: str) -> None:
     # audio/mp3, which its guide lists, was sent as audio/mpeg, which it does not.
     payload = judged(ChatFormatter("gemini"), Msg("user", [AudioBlock(Base64Source(given, MP3))], "user"))
     assert payload["contents"][0]["parts"][0]["inline_data"]["mime_type"] == sent

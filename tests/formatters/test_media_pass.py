@@ -1,4 +1,4 @@
-"""Media on their way through a formatter: what is opened, passed on, loaded once, or left out with a word."""
+"""Media in a formatter: opened, sent as a URL, loaded once, or left out and reported."""
 
 import asyncio
 import os
@@ -12,12 +12,12 @@ from typing import TypeAlias
 import pytest
 
 from formatters.helpers import (
-    BLIND,
     BYE,
     HI,
     KINDS,
     PORTRAIT,
-    SEES,
+    WITH_IMAGES,
+    WITHOUT_URLS,
     Characters,
     answering,
     call,
@@ -37,7 +37,7 @@ Formats: TypeAlias = Callable[..., Payload]
 
 
 LOADED = b64encode(PNG_BYTES).decode()
-FETCHING = tuple(name for name in SEES if name not in BLIND)
+FETCHING = tuple(name for name in WITH_IMAGES if name not in WITHOUT_URLS)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["format", "aformat"])
 def formats(request: pytest.FixtureRequest) -> Formats:
-    """Both ways to a payload, which do the same."""
+    """The synchronous and the asynchronous way to a payload."""
     if request.param == "format":
         return lambda formatter, *messages: formatter.format(*messages)
     return lambda formatter, *messages: asyncio.run(formatter.aformat(*messages))
@@ -68,81 +68,73 @@ def fault(formats: Formats, formatter: ChatFormatter, *messages: Msg) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != "deepseek"])
-def test_a_local_path_without_a_resolver(formats: Formats, kind: type[ChatFormatter], provider: str) -> None:
-    for path in ("cat.png", "./cat", "/etc/hostname", "file:///etc/hostname", "~/cat.png", "C:\\cat.png"):
-        told = fault(formats, kind(provider), HI, shows(path))
-        assert told.startswith("messages[1].content[1] is the local file ")
-        assert "media=MediaResolver(roots=[...])" in told
-        assert "ImageBlock.from_file(" in told
+@pytest.mark.parametrize("path", ["a.png", "./a", "/etc/hostname", "file:///etc/hostname", "~/a.png", "C:\\a.png"])
+def test_local_path_needs_a_resolver(formats: Formats, kind: type[ChatFormatter], provider: str, path: str) -> None:
+    error = fault(formats, kind(provider), HI, shows(path))
+    assert error.startswith("messages[1].content[1] is the local file ")
+    assert "media=MediaResolver(roots=[...])" in error
+    assert "ImageBlock.from_file(" in error
 
 
-def test_the_place_of_a_path_within_a_result_is_told(formats: Formats) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_error_names_the_place_of_a_local_path_in_a_tool_result(formats: Formats, kind: type[ChatFormatter]) -> None:
     answer = answering(result("c1", "see", ImageBlock(URLSource("/etc/hostname"))))
-    for kind in KINDS:
-        told = fault(formats, kind("anthropic"), HI, calling(call("c1")), answer)
-        assert told.startswith("messages[2].content[0].output[1] is the local file '/etc/hostname'")
+    error = fault(formats, kind("anthropic"), HI, calling(call("c1")), answer)
+    assert error.startswith("messages[2].content[0].output[1] is the local file '/etc/hostname'")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_place_that_is_told_is_the_first(formats: Formats, kind: type[ChatFormatter], root: Path) -> None:
+def test_error_names_the_place_of_the_first_bad_path(formats: Formats, kind: type[ChatFormatter], root: Path) -> None:
     formatter = kind("openai", media=MediaResolver(roots=[root]))
-    told = fault(formats, formatter, HI, shows("/etc/hostname"), BYE, shows("/etc/hostname"))
-    assert told.startswith("messages[1].content[1]: '/etc/hostname' is not in")
+    error = fault(formats, formatter, HI, shows("/etc/hostname"), BYE, shows("/etc/hostname"))
+    assert error.startswith("messages[1].content[1]: '/etc/hostname' is not in")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_files_outside_of_the_roots(formats: Formats, kind: type[ChatFormatter], root: Path, tmp_path: Path) -> None:
+def test_file_outside_the_roots_fails(formats: Formats, kind: type[ChatFormatter], root: Path, tmp_path: Path) -> None:
     (tmp_path / "secret.png").write_bytes(PNG_BYTES)
     (root / "link.png").symlink_to(tmp_path / "secret.png")
     formatter = kind("openai", media=MediaResolver(roots=[root], hosts=["example.com"]))
     outside = f"{root}/../secret.png", tmp_path / "secret.png", root / "link.png"
     for path in ("/etc/hostname", "file:///etc/hostname", *outside):
-        told = fault(formats, formatter, HI, shows(path))
-        assert told.startswith("messages[1].content[1]: ")
-        assert "is not in" in told
+        error = fault(formats, formatter, HI, shows(path))
+        assert error.startswith("messages[1].content[1]: ")
+        assert "is not in" in error
     assert dump(formats(formatter, shows(root / "a.png"))).count(LOADED) == 1
 
 
-def test_a_picture_of_five_gigabytes_is_not_read(formats: Formats, root: Path) -> None:
+def test_large_or_mistyped_local_file_is_refused(formats: Formats, root: Path) -> None:
+    formatter = ChatFormatter("openai", media=MediaResolver(roots=[root]))
     os.truncate(root / "a.png", 5 << 30)
-    told = fault(formats, ChatFormatter("openai", media=MediaResolver(roots=[root])), shows(root / "a.png"))
-    assert (
-        "file is too large: 5,368,709,120 bytes; the limit is 20,971,520; increase max_bytes= of the media resolver"
-        in told
-    )
+    limit = "file is too large: 5,368,709,120 bytes; the limit is 20,971,520; increase max_bytes= of the media resolver"
+    assert limit in fault(formats, formatter, shows(root / "a.png"))
+    (root / "a.txt").write_bytes(b"root:x:0:0")
+    mistyped = "is declared as 'image/png' by its media_type, but the content is not"
+    assert mistyped in fault(formats, formatter, shows(root / "a.txt", media_type="image/png"))
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "media_type", "told"),
-    [
-        ("a.png", b"root:x:0:0", None, "is declared as 'image/png' by its ending, but the content is not"),
-        ("a.txt", b"root:x:0:0", "image/png", "is declared as 'image/png' by its media_type, but the content is not"),
-    ],
+    ("data", "error"), [(PDF, "content is application/pdf"), ("a!", "is not base64"), ("", "is empty")]
 )
-def test_a_lying_type(formats: Formats, root: Path, name: str, data: bytes, media_type: str | None, told: str) -> None:
-    (root / name).write_bytes(data)
-    formatter = ChatFormatter("openai", media=MediaResolver(roots=[root]))
-    assert told in fault(formats, formatter, shows(root / name, media_type=media_type))
+def test_invalid_image_data_is_refused(data: str, error: str) -> None:
+    with pytest.raises(MediaError, match=rf"^messages\[0\]\.content\[0\]: .*{error}"):
+        ChatFormatter("openai").format(Msg("Ann", [ImageBlock(Base64Source("image/png", data))], "user"))
 
 
-def test_data_that_lies_is_refused_and_a_wrong_name_of_a_type_mended() -> None:
-    formatter = ChatFormatter("openai")
-    for data, told in ((PDF, "the content is application/pdf"), ("no base 64!", "is not base64"), ("", "is empty")):
-        with pytest.raises(MediaError, match=rf"^messages\[0\]\.content\[0\]: .*{told}"):
-            formatter.format(Msg("Ann", [ImageBlock(Base64Source("image/png", data))], "user"))
-    payload = judged(formatter, Msg("Ann", [ImageBlock(Base64Source("image/png", JPEG))], "user"))
+def test_wrong_image_type_of_base64_data_is_corrected() -> None:
+    payload = judged(ChatFormatter("openai"), Msg("Ann", [ImageBlock(Base64Source("image/png", JPEG))], "user"))
     assert f"data:image/jpeg;base64,{JPEG}" in dump(payload)
     assert reported(payload, "image", "changed") == ["messages[0].content[0]"]
 
 
 @pytest.mark.parametrize("provider", FETCHING)
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "10.0.0.1", "[::1]", "169.254.169.254", "2130706433"])
-def test_a_private_address_is_not_passed_on(formats: Formats, provider: str, host: str) -> None:
+def test_url_of_a_private_host_is_refused(formats: Formats, provider: str, host: str) -> None:
     assert "is on a private host" in fault(formats, ChatFormatter(provider), shows(f"http://{host}/a.png"))
 
 
 @pytest.mark.parametrize("provider", FETCHING)
-def test_an_address_is_passed_on(formats: Formats, provider: str, site: Site) -> None:
+def test_allowed_url_is_sent_without_being_loaded(formats: Formats, provider: str, site: Site) -> None:
     assert dump(formats(ChatFormatter(provider), shows(PORTRAIT))).count(PORTRAIT) == 1
     formatter = ChatFormatter(provider, media=MediaResolver(hosts=["127.0.0.1", "*.example.org"]))
     url = site.gives("/a.png")
@@ -156,8 +148,8 @@ def test_an_address_is_passed_on(formats: Formats, provider: str, site: Site) ->
     assert site.seen == []
 
 
-@pytest.mark.parametrize("provider", BLIND)
-def test_an_address_is_loaded_for_those_who_fetch_none(formats: Formats, provider: str, site: Site) -> None:
+@pytest.mark.parametrize("provider", WITHOUT_URLS)
+def test_url_is_loaded_for_providers_that_fetch_no_urls(formats: Formats, provider: str, site: Site) -> None:
     formatter = ChatFormatter(provider, media=MediaResolver(hosts=["127.0.0.1"]))
     payload = accepted(formatter, formats(formatter, shows(site.gives("/a.png"))))
     assert dump(payload).count(LOADED) == 1
@@ -173,15 +165,15 @@ def test_an_address_is_loaded_for_those_who_fetch_none(formats: Formats, provide
 
 
 @pytest.mark.parametrize("url", ["gs://b/a.png", "url_to_png1", "ftp://example.com/a.png", "javascript:alert(1)"])
-def test_an_address_of_no_known_kind_is_an_error(formats: Formats, url: str) -> None:
-    told = fault(formats, ChatFormatter("openai"), shows(url))
-    assert told.startswith(
+def test_url_of_an_unsupported_scheme_is_an_error(formats: Formats, url: str) -> None:
+    error = fault(formats, ChatFormatter("openai"), shows(url))
+    assert error.startswith(
         f"messages[0].content[1] has the unsupported URL '{url}'; expected http(s), a local path or base64"
     )
 
 
-@formatters_of(BLIND)
-def test_a_medium_is_loaded_once(formats: Formats, kind: type[ChatFormatter], provider: str, site: Site) -> None:
+@formatters_of(WITHOUT_URLS)
+def test_each_media_url_is_loaded_once(formats: Formats, kind: type[ChatFormatter], provider: str, site: Site) -> None:
     urls = [site.gives(f"/{number}.png") for number in range(3)]
     answer = answering(result("c1", *(ImageBlock(URLSource(url)) for url in urls)))
     said = [Msg("Ann", "x" * 99, "user")] * 60
@@ -198,7 +190,7 @@ def test_a_medium_is_loaded_once(formats: Formats, kind: type[ChatFormatter], pr
     assert text.count("x" * 99) < 60
 
 
-def test_what_is_left_out_is_not_loaded(formats: Formats, site: Site, root: Path) -> None:
+def test_media_left_out_of_the_payload_are_not_loaded(formats: Formats, site: Site, root: Path) -> None:
     url = site.gives("/a.png")
     resolver = MediaResolver(roots=[root], hosts=["127.0.0.1"])
     for provider, message in (
@@ -213,11 +205,11 @@ def test_what_is_left_out_is_not_loaded(formats: Formats, site: Site, root: Path
     assert site.seen == []
 
 
-def test_loads_run_side_by_side(formats: Formats, site: Site) -> None:
+def test_media_are_loaded_concurrently(formats: Formats, site: Site) -> None:
     together = threading.Barrier(5, timeout=20)
 
     def slow(_: socket.socket) -> Iterable[bytes]:
-        # No answer comes before all have asked.
+        # No response is sent before all requests have arrived.
         together.wait()
         return [b"HTTP/1.1 200 OK\r\n\r\n" + PNG_BYTES]
 
@@ -227,7 +219,7 @@ def test_loads_run_side_by_side(formats: Formats, site: Site) -> None:
 
 
 @pytest.mark.asyncio
-async def test_the_event_loop_is_not_blocked_and_a_cancelled_call_hangs_up(site: Site) -> None:
+async def test_aformat_does_not_block_the_event_loop_and_closes_connections_when_cancelled(site: Site) -> None:
     asked, gone = threading.Event(), threading.Event()
 
     def wait(connection: socket.socket) -> Iterable[bytes]:
@@ -238,7 +230,7 @@ async def test_the_event_loop_is_not_blocked_and_a_cancelled_call_hangs_up(site:
 
     formatter = ChatFormatter("ollama", media=MediaResolver(hosts=["127.0.0.1"], timeout=600))
     task = asyncio.create_task(formatter.aformat(shows(site.does("/a.png", wait))))
-    # Only a loop that runs on lets this one return.
+    # This returns only if the event loop is not blocked.
     assert await asyncio.to_thread(asked.wait, 20)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -246,8 +238,8 @@ async def test_the_event_loop_is_not_blocked_and_a_cancelled_call_hangs_up(site:
     assert await asyncio.to_thread(gone.wait, 20)
 
 
-def test_bytes_that_are_text_are_base64_too(tmp_path: Path) -> None:
-    """A download that happened to be valid UTF-8 was passed on as it was."""
+def test_text_file_content_is_sent_as_base64(tmp_path: Path) -> None:
+    """A file with valid UTF-8 content was sent without base64 encoding."""
     (tmp_path / "a.txt").write_text("ascii bytes", encoding="ascii")
     formatter = ChatFormatter("gemini", media=MediaResolver(roots=[tmp_path]))
     payload = judged(formatter, Msg("Ann", [FileBlock(URLSource(str(tmp_path / "a.txt")))], "user"))
@@ -256,8 +248,8 @@ def test_bytes_that_are_text_are_base64_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.jpg", "a.JPEG", "a.PNG"])
-def test_openai_gets_the_true_type_of_a_local_picture(tmp_path: Path, name: str) -> None:
-    """image/jpg went out, and an ending in capitals was an error."""
+def test_openai_gets_the_detected_type_of_a_local_image(tmp_path: Path, name: str) -> None:
+    """image/jpg was sent, and an upper-case file extension was an error."""
     data, kind = (PNG_BYTES, "png") if name == "a.PNG" else (b"\xff\xd8\xff\xe0" + bytes(24), "jpeg")
     (tmp_path / name).write_bytes(data)
     formatter = ChatFormatter("openai", media=MediaResolver(roots=[tmp_path]))
@@ -266,32 +258,23 @@ def test_openai_gets_the_true_type_of_a_local_picture(tmp_path: Path, name: str)
 
 
 @pytest.mark.parametrize("provider", ["dashscope", "openai", "ollama", "gemini"])
-def test_a_path_that_leads_nowhere_is_an_error(tmp_path: Path, provider: str) -> None:
-    """The path itself was sent as an address."""
+def test_path_of_a_missing_file_is_an_error(tmp_path: Path, provider: str) -> None:
+    """The path itself was sent as a URL."""
     missing = Msg("Ann", [ImageBlock(URLSource(str(tmp_path / "no.png")))], "user")
     with pytest.raises(MediaError, match=r"messages\[0\]\.content\[0\].*No such file"):
         ChatFormatter(provider, media=MediaResolver(roots=[tmp_path])).format(missing)
 
 
-def test_a_file_url_is_decoded_and_stays_within_its_root(tmp_path: Path) -> None:
-    """Its path was opened with the escapes in it, and any text went out as a picture."""
-    (tmp_path / "a b.png").write_bytes(PNG_BYTES)
-    formatter = ChatFormatter("anthropic", media=MediaResolver(roots=[tmp_path]))
-    good = ImageBlock(URLSource(f"file://{tmp_path}/a%20b.png"))
-    source = judged(formatter, Msg("Ann", [good], "user"))["messages"][0]["content"][0]["source"]
-    assert source["media_type"] == "image/png"
-
-
 @pytest.mark.parametrize("url", ["https://xxx.png", "https://example.com/%7Ea?b=ü&c#d"])
-def test_an_address_is_passed_on_as_it_was_given(url: str) -> None:
-    """It was normalised, and came out as another."""
+def test_image_url_is_sent_unchanged(url: str) -> None:
+    """The URL was normalized and changed."""
     asks = Msg("Ann", [ImageBlock(URLSource(url))], "user")
     assert judged(ChatFormatter("openai"), asks)["messages"][0]["content"][0]["image_url"]["url"] == url
 
 
 @pytest.mark.asyncio
-async def test_where_one_medium_fails_the_others_stop_loading(root: Path, site: Site) -> None:
-    # The others went on loading when nobody waited for them any more.
+async def test_other_downloads_are_cancelled_when_a_medium_fails_to_load(root: Path, site: Site) -> None:
+    # The other downloads continued after the error.
     before = len(asyncio.all_tasks())
     slow = site.does("/slow.png", lambda connection: [connection.recv(1)])
     formatter = ChatFormatter("ollama", media=MediaResolver(roots=[root], hosts=["127.0.0.1"]))
@@ -300,8 +283,8 @@ async def test_where_one_medium_fails_the_others_stop_loading(root: Path, site: 
     assert len(asyncio.all_tasks()) == before
 
 
-def test_a_file_in_a_result_is_loaded_whoever_brings_the_result(root: Path) -> None:
-    # In a message of the role system, as AgentScope has it, it was not loaded, and then missed.
+def test_file_in_a_tool_result_of_a_system_message_is_loaded(root: Path) -> None:
+    # AgentScope puts results into system messages, where the file was not loaded.
     answer = Msg("system", [result("1", ImageBlock(URLSource(str(root / "a.png"))))], "system")
     payload = judged(ChatFormatter("anthropic", media=MediaResolver(roots=[root])), HI, calling(call("1")), answer)
     assert payload["messages"][2]["content"][0]["content"][0]["source"]["media_type"] == "image/png"

@@ -1,10 +1,10 @@
-"""Keys of messages that no provider has a place for, and the names of tools."""
+"""Message keys that providers do not support, and names of tool messages."""
 
 from typing import Any
 
 import pytest
 
-from formatters.helpers import CALLING, call, calling, formatters_of, openai_call, openai_calling, result
+from formatters.helpers import WITH_TOOLS, call, calling, formatters_of, openai_call, openai_calling, result
 from formatters.payloads import dump, judged
 from lazyprompt import Budget, CharTokenCounter, ChatFormatter, FormatError, Msg
 from lazyprompt.formatters.providers import PROVIDERS
@@ -19,8 +19,8 @@ def lost(payload: Any) -> list[tuple[str, str, str]]:
 
 
 @formatters_of(PROVIDERS)
-def test_a_key_that_is_not_carried_is_in_the_report(kind: type[ChatFormatter], provider: str) -> None:
-    # It vanished, also with strict=True.
+def test_unsupported_message_key_is_reported(kind: type[ChatFormatter], provider: str) -> None:
+    # Unsupported keys were dropped without a report, even with strict=True.
     messages: list[Msg | dict[str, object]] = [
         {"role": "system", "content": "Be brief.", "cache_control": {"type": "ephemeral"}},
         {**HI, "mood": "calm", "nothing": None, "empty": []},
@@ -38,30 +38,29 @@ def test_a_key_that_is_not_carried_is_in_the_report(kind: type[ChatFormatter], p
         kind(provider, strict=True).format(messages)
 
 
-def test_a_message_that_a_budget_drops_has_no_lost_keys() -> None:
+def test_keys_of_a_message_dropped_by_the_budget_are_not_reported() -> None:
     history = {**HI, "content": "a" * 50, "mood": "calm"}, {"role": "assistant", "content": "b" * 50}
     payload = ChatFormatter("openai", budget=Budget(60, CharTokenCounter())).format(*history, {**HI, "tone": "dry"})
     assert lost(payload) == [("messages[2].tone", "openai does not support this key", '"dry"')]
 
 
-@formatters_of(CALLING)
-def test_the_name_of_a_tool_message_is_the_tools(kind: type[ChatFormatter], provider: str) -> None:
-    # It was reported as a speaker's name that is lost, or repaired as one.
+@formatters_of(WITH_TOOLS)
+@pytest.mark.parametrize("name", ["weather", "the weather", "天气", "tool"])
+def test_tool_message_name_is_not_a_speaker_name(kind: type[ChatFormatter], provider: str, name: str) -> None:
+    # The tool's name was reported as a lost speaker name, or fitted like one.
     expected = judged(kind(provider), HI, ASKED, {"role": "tool", "tool_call_id": "c1", "content": "rain"}, HI)
-    told = [result("c1", "rain", name="weather")]
-    for name in ("weather", "the weather", "天气", "tool"):
-        answer: dict[str, Any] = {"role": "tool", "tool_call_id": "c1", "name": name, "content": "rain"}
-        payload = judged(kind(provider), HI, ASKED, answer, HI)
-        key = kind(provider).profile.form.messages_key
-        assert (payload.report, len(payload[key])) == (expected.report, len(expected[key]))
-        named, plain = (
-            judged(kind(provider), HI, calling(call("c1", "weather")), Msg(who, told, "tool"), HI)
-            for who in (name, "tool")
-        )
-        assert named.report == plain.report
+    rain = [result("c1", "rain", name="weather")]
+    answer: dict[str, Any] = {"role": "tool", "tool_call_id": "c1", "name": name, "content": "rain"}
+    payload = judged(kind(provider), HI, ASKED, answer, HI)
+    key = kind(provider).profile.form.messages_key
+    assert (payload.report, len(payload[key])) == (expected.report, len(expected[key]))
+    named, plain = (
+        judged(kind(provider), HI, calling(call("c1", "weather")), Msg(who, rain, "tool"), HI) for who in (name, "tool")
+    )
+    assert named.report == plain.report
 
 
-def test_a_speakers_name_is_still_reported_where_it_is_lost() -> None:
+def test_lost_speaker_name_is_reported() -> None:
     payload = judged(ChatFormatter("deepseek"), {**HI, "name": "Ann"}, ASKED, Msg("f", [result("c1", "rain")], "tool"))
     why = "'Ann': deepseek does not support names; use MultiAgentFormatter to send them"
     assert payload.report == (Entry("messages", "name", "left out", why, "Ann"),)
@@ -69,17 +68,17 @@ def test_a_speakers_name_is_still_reported_where_it_is_lost() -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_the_field_of_a_part_is_in_the_report_at_its_place(provider: str) -> None:
+def test_unsupported_field_of_a_content_part_is_reported_with_its_place(provider: str) -> None:
     part = {"type": "text", "text": "Hi.", "cache_control": {"type": "ephemeral"}}
     cited = {"type": "text", "text": "There.", "citations": [{"cited_text": "here"}]}
     payload = ChatFormatter(provider).format([{"role": "user", "content": [part, cited]}])
     if provider == "anthropic":
-        # They are its own.
+        # Anthropic supports both fields.
         assert (payload["messages"], payload.report) == ([{"role": "user", "content": [part, cited]}], ())
         return
     assert [(entry.where, entry.kind, entry.reason) for entry in payload.report if "content" in entry.where] == [
         ("messages[0].content[0].cache_control", "cache", "breakpoints are set with cache="),
         ("messages[0].content[1].citations", "metadata", "content blocks do not support this field"),
     ]
-    # A breakpoint is no content, so strict lets it go.
+    # A breakpoint is no content, so strict allows its loss.
     ChatFormatter(provider, strict=True).format([{"role": "user", "content": [part]}])

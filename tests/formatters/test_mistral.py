@@ -1,4 +1,4 @@
-"""Mistral's own rules: ids of nine signs, thoughts among the content, an answer between results and the user."""
+"""Rules of Mistral: ids of nine characters, reasoning in the content, an assistant turn after tool results."""
 
 from formatters.helpers import answering, call, calling, openai_call, openai_calling, result
 from formatters.payloads import called, judged
@@ -10,7 +10,7 @@ HI = {"role": "user", "content": "hi"}
 FORMATTER = ChatFormatter("mistral")
 
 
-def test_ids_are_nine_letters_and_digits_and_the_same_in_every_process() -> None:
+def test_mistral_call_ids_are_deterministic_and_have_nine_letters_or_digits() -> None:
     payload = judged(FORMATTER, HI, calling(call("call_1"), call("D681PevKs")), answering(result("call_1", "42")))
     assert [call_id for call_id, _ in called(payload)] == ["ef35225de", "D681PevKs"]
     assert [one["tool_call_id"] for one in payload["messages"] if one["role"] == "tool"] == ["ef35225de", "D681PevKs"]
@@ -18,7 +18,7 @@ def test_ids_are_nine_letters_and_digits_and_the_same_in_every_process() -> None
     assert len(set(called(judged(FORMATTER, HI, many)))) == 100
 
 
-def test_a_result_says_the_name_of_its_tool() -> None:
+def test_mistral_tool_result_contains_the_tool_name() -> None:
     answer = {"role": "tool", "tool_call_id": "abcdefgh1", "name": "weather", "content": "rain"}
     asked = openai_calling(openai_call("abcdefgh1", "weather"), content="")
     payload = judged(FORMATTER, HI, asked, answer)
@@ -26,14 +26,14 @@ def test_a_result_says_the_name_of_its_tool() -> None:
     assert payload.report == ()
 
 
-def test_the_assistant_speaks_between_results_and_the_user() -> None:
+def test_mistral_gets_an_assistant_message_between_tool_results_and_user() -> None:
     # "Unexpected role 'user' after role 'tool'"
     exchange = calling(call("abcdefgh1")), answering(result("abcdefgh1", "42"))
     payload = judged(FORMATTER, HI, *exchange, HI)
     assert payload["messages"][3:] == [{"role": "assistant", "content": AFTER_RESULTS}, HI]
 
 
-def test_thoughts_of_its_own_go_back_among_the_content_and_others_do_not() -> None:
+def test_mistral_gets_its_own_reasoning_back_and_no_foreign_reasoning() -> None:
     own = ThinkingBlock("Hm.", "c2ln", provider="mistral")
     payload = judged(FORMATTER, HI, Msg("assistant", [own, TextBlock("Hi.")], "assistant"), HI)
     thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}], "signature": "c2ln"}
@@ -44,7 +44,7 @@ def test_thoughts_of_its_own_go_back_among_the_content_and_others_do_not() -> No
     assert [entry.kind for entry in payload.report if entry.action == "left out"] == ["thinking"]
 
 
-def test_sounds_and_documents_are_bare_texts() -> None:
+def test_mistral_audio_and_documents_are_plain_strings() -> None:
     blocks: list[AudioBlock | FileBlock] = [
         AudioBlock(Base64Source("audio/wav", WAV)),
         AudioBlock(URLSource("https://example.com/a.mp3")),
@@ -60,6 +60,6 @@ def test_sounds_and_documents_are_bare_texts() -> None:
     ]
 
 
-def test_a_function_without_parameters_gets_empty_ones() -> None:
+def test_mistral_function_without_parameters_gets_an_empty_schema() -> None:
     payload = judged(FORMATTER, HI, tools=[{"type": "function", "function": {"name": "now"}}])
     assert payload["tools"][0]["function"]["parameters"] == {"type": "object", "properties": {}}

@@ -1,10 +1,10 @@
-"""A conversation that goes on with another provider: foreign thoughts, signatures and ids, and the way back."""
+"""A conversation continued with another provider: foreign reasoning, signatures and ids, and the way back."""
 
 from typing import Any
 
 import pytest
 
-from formatters.helpers import BYE, CALLING, HI, answering, call, calling, openai_call, openai_calling, result, turn
+from formatters.helpers import BYE, HI, WITH_TOOLS, answering, call, calling, openai_call, openai_calling, result, turn
 from formatters.payloads import called, dump, judged, places, reported, texts
 from lazyprompt import ChatFormatter, Msg, TextBlock, ThinkingBlock, ToolUseBlock
 from lazyprompt.formatters.providers import PROVIDERS
@@ -42,12 +42,12 @@ ANSWERS: dict[str, Any] = {
     "gemini": {"candidates": [{"content": {"role": "model", "parts": GEMINI_PARTS}}]},
     "deepseek": {"choices": [{"message": DEEPSEEK}]},
 }
-MOVES = [pytest.param(home, to, id=f"{home}-to-{to}") for home in ANSWERS for to in CALLING if home != to]
+MOVES = [pytest.param(home, to, id=f"{home}-to-{to}") for home in ANSWERS for to in WITH_TOOLS if home != to]
 TEXT_THINKERS = ("deepseek", "moonshot", "zhipu", "ollama")
 
 
 def answered_calls(home: str) -> list[Msg]:
-    """A question, an answer with two calls, and their results."""
+    """A question, a response with two calls, and their results."""
     message = ChatFormatter(home).parse(ANSWERS[home])
     uses = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
     assert len(uses) == 2
@@ -55,7 +55,7 @@ def answered_calls(home: str) -> list[Msg]:
 
 
 @pytest.mark.parametrize(("home", "to"), MOVES)
-def test_another_provider_gets_what_was_said_and_called(home: str, to: str) -> None:
+def test_other_provider_gets_the_text_calls_and_results_of_a_parsed_response(home: str, to: str) -> None:
     payload = judged(ChatFormatter(to), *answered_calls(home), BYE)
     found = places(dump(payload), "§text§", "§city§", "§0§", "§1§")
     assert found == sorted(found)
@@ -67,23 +67,23 @@ def test_another_provider_gets_what_was_said_and_called(home: str, to: str) -> N
 
 
 @pytest.mark.parametrize(("home", "to"), MOVES)
-def test_foreign_thoughts_and_signatures_are_left_out_and_reported(home: str, to: str) -> None:
+def test_foreign_reasoning_and_signatures_are_left_out_and_reported(home: str, to: str) -> None:
     payload = judged(ChatFormatter(to), *answered_calls(home))
     text = dump(payload)
     assert "c2ln" not in text
     assert "c2lo" not in text
     assert "b3BhcXVl" not in text
     assert ("§thought§" in text) == (to in TEXT_THINKERS)
-    told = [entry.text for entry in payload.report if entry.kind == "thinking"]
-    assert ("§thought§" in told) == (to not in TEXT_THINKERS)
+    reported_texts = [entry.text for entry in payload.report if entry.kind == "thinking"]
+    assert ("§thought§" in reported_texts) == (to not in TEXT_THINKERS)
     signed = ["messages[1].content[1]", "messages[1].content[2]"] if home == "gemini" else []
     assert reported(payload, "signature") == signed
-    # What an answer cannot do without is no loss.
+    # Dropped reasoning and signatures are not reported as losses.
     assert ChatFormatter(to, strict=True).format(*answered_calls(home)) == payload
 
 
 @pytest.mark.parametrize("home", ANSWERS)
-def test_the_own_thoughts_go_back_as_they_came(home: str) -> None:
+def test_own_reasoning_is_sent_back_unchanged(home: str) -> None:
     payload = judged(ChatFormatter(home), *answered_calls(home), BYE)
     text = dump(payload)
     assert "§thought§" in text
@@ -99,12 +99,12 @@ def test_the_own_thoughts_go_back_as_they_came(home: str) -> None:
 
 
 @pytest.mark.parametrize(("home", "to"), [(home, to) for home in ANSWERS for to in ANSWERS if home != to])
-def test_there_and_back_loses_nothing(home: str, to: str) -> None:
+def test_switching_to_another_provider_and_back_loses_nothing(home: str, to: str) -> None:
     first, between = answered_calls(home), answered_calls(to)
     payload = judged(ChatFormatter(home), *first, *between, BYE)
     alone = judged(ChatFormatter(home), *first, BYE)
     key = next(iter(set(payload) & {"messages", "contents", "input"}))
-    # The own part is as it would be without the foreign one.
+    # The first part is the same as without the foreign part.
     assert payload[key][:2] == alone[key][:2]
     assert reported(payload, "thinking") != reported(alone, "thinking") or home == "deepseek"
     assert dump(payload).count("§city§") == 2
@@ -112,29 +112,29 @@ def test_there_and_back_loses_nothing(home: str, to: str) -> None:
     assert len(set(made)) == 4
 
 
-def test_ids_that_are_too_long_are_told_apart() -> None:
+def test_long_call_ids_are_shortened_to_distinct_ids() -> None:
     payload = judged(ChatFormatter("openai"), *answered_calls("openai-responses"))
     assert all(len(call_id) <= 40 for call_id, _ in called(payload))
     assert reported(payload, "id", "changed") == ["messages[1]", "messages[1]"]
     assert {entry.text for entry in payload.report if entry.kind == "id"} == {LONG_ID, LONG_ID[:-1] + "2"}
 
 
-@pytest.mark.parametrize("to", CALLING)
-def test_ids_made_up_in_two_answers_do_not_clash(to: str) -> None:
+@pytest.mark.parametrize("to", WITH_TOOLS)
+def test_generated_call_ids_of_two_responses_are_distinct(to: str) -> None:
     first = answered_calls("gemini")
     payload = judged(ChatFormatter(to), *first, *first, BYE)
     assert len({call_id for call_id, _ in called(payload)}) == 4
     twice = reported(payload, "id", "changed")
     assert twice[:2] == ["messages[4]", "messages[4]"]
-    assert len(twice) == (6 if to == "mistral" else 2)  # whose ids are of nine signs
+    assert len(twice) == (6 if to == "mistral" else 2)  # its ids have nine characters
 
 
 @pytest.mark.parametrize("model", ["gemini-3-pro", "models/gemini-3-flash", "gemini-3.1-pro-preview", "gemini-10"])
-def test_gemini_3_gets_a_signature_for_a_call_that_another_made(model: str) -> None:
+def test_gemini_3_gets_a_placeholder_signature_for_a_foreign_tool_call(model: str) -> None:
     formatter = ChatFormatter("gemini", model=model)
     payload = formatter.format(*answered_calls("anthropic"), calling(call("c3")), answering(result("c3")))
     formatter.validate(payload)
-    # It is base64 of the alphabet for urls, which the client takes and writes, and `strictly` does not.
+    # The placeholder is URL-safe base64, which the client accepts and `strictly` does not.
     contents = [sdk("google.genai.types").Content.model_validate(turn) for turn in payload["contents"]]
     wire = [turn.model_dump(mode="json", exclude_none=True) for turn in contents]
     signed = [[part.get("thought_signature") for part in turn["parts"]] for turn in wire if turn["role"] == "model"]
@@ -142,19 +142,19 @@ def test_gemini_3_gets_a_signature_for_a_call_that_another_made(model: str) -> N
     assert signed == [[None, unsigned, None], [unsigned]]
 
 
-def test_gemini_3_keeps_the_signatures_it_gave() -> None:
+def test_gemini_3_gets_its_own_signatures_back() -> None:
     contents = judged(ChatFormatter("gemini", model="gemini-3-pro"), *answered_calls("gemini"))["contents"]
     assert [part.get("thought_signature") for part in contents[1]["parts"]] == [None, "c2ln", "c2lo", None]
 
 
 @pytest.mark.parametrize("model", [None, "gemini-2.5-pro", "gemini-1.5-flash", "my-gemini-3"])
-def test_older_models_ask_for_no_signature(model: str | None) -> None:
+def test_older_gemini_models_get_no_placeholder_signature(model: str | None) -> None:
     payload = judged(ChatFormatter("gemini", model=model), HI, calling(call("c1")), answering(result("c1")))
     assert "thought_signature" not in dump(payload)
 
 
-@pytest.mark.parametrize("to", CALLING)
-def test_a_thought_that_only_another_can_read_is_no_text(to: str) -> None:
+@pytest.mark.parametrize("to", WITH_TOOLS)
+def test_redacted_foreign_reasoning_is_left_out(to: str) -> None:
     opaque = ThinkingBlock(redacted="b3BhcXVl", provider="nobody")
     unknown = ThinkingBlock("§thought§", "c2ln", provider="nobody")
     payload = judged(ChatFormatter(to), HI, calling(opaque, unknown, TextBlock("ok")), BYE)
@@ -162,15 +162,15 @@ def test_a_thought_that_only_another_can_read_is_no_text(to: str) -> None:
     assert len(reported(payload, "thinking")) == (1 if to in TEXT_THINKERS else 2)
 
 
-@pytest.mark.parametrize("to", CALLING)
-def test_only_the_assistant_thinks(to: str) -> None:
+@pytest.mark.parametrize("to", WITH_TOOLS)
+def test_reasoning_in_a_user_message_is_left_out(to: str) -> None:
     payload = judged(ChatFormatter(to), Msg("Ann", [ThinkingBlock("§thought§", "c2ln"), TextBlock("hi")], "user"))
     assert "§thought§" not in dump(payload)
     assert reported(payload, "thinking") == ["messages[0].content[0]"]
 
 
-@pytest.mark.parametrize("to", CALLING)
-def test_a_result_holds_text_and_media_only(to: str) -> None:
+@pytest.mark.parametrize("to", WITH_TOOLS)
+def test_reasoning_and_calls_inside_a_tool_result_are_left_out(to: str) -> None:
     inner = result("c1", "§text§", ThinkingBlock("§thought§"), call("c2", q="§call§"), result("c3", "§result§"))
     payload = judged(ChatFormatter(to), HI, calling(call("c1")), answering(inner))
     assert [mark in dump(payload) for mark in ("§text§", "§thought§", "§call§", "§result§")] == [True] + [False] * 3
@@ -180,10 +180,10 @@ def test_a_result_holds_text_and_media_only(to: str) -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_thought_is_never_said_aloud(provider: str) -> None:
-    """One form wrote the reasoning down as plain text."""
+def test_reasoning_is_never_sent_as_plain_text(provider: str) -> None:
+    """One provider got the reasoning as plain text."""
     payload = judged(ChatFormatter(provider), HI, calling(ThinkingBlock("§secret§"), TextBlock("ok")), BYE)
     assert "ok" in "".join(texts(payload))
     assert "§secret§" not in "".join(texts(payload))
-    # Either it goes back as a thought, or the report tells.
+    # It is either sent as reasoning or reported.
     assert ("§secret§" in dump(payload)) != bool(reported(payload, "thinking"))

@@ -1,4 +1,4 @@
-"""Messages of a provider that go back to it as they came, and what another provider is told of them."""
+"""Native messages: sent back to their provider unchanged, and as blocks to other providers."""
 
 import pickle
 from typing import Any
@@ -72,23 +72,23 @@ each_chat = pytest.mark.parametrize("provider", CHATS)
 
 
 @each_chat
-def test_what_a_provider_sent_goes_back_as_it_came(provider: str) -> None:
+def test_native_messages_are_sent_back_unchanged(provider: str) -> None:
     key, chat = CHATS[provider]
     payload = ChatFormatter(provider, strict=True).format(*chat)
     assert (payload[key], payload.report) == (chat, ())
 
 
 @each_chat
-def test_a_prompter_sends_it_as_a_formatter_does(provider: str) -> None:
+def test_prompter_sends_native_messages_unchanged(provider: str) -> None:
     key, chat = CHATS[provider]
     payload: Any = ChatPrompter(system="").generate_prompt("Bye.", chat, format=provider)
     assert payload[key][: len(chat) - 1] == chat[:-1]
-    # Neighbours of the user are one turn for those that want turns.
+    # Providers with alternating turns get consecutive user messages as one turn.
     assert str(chat[-1].get("output", chat[-1].get("content", chat[-1].get("parts"))))[1:-1] in str(payload[key][-2:])
 
 
 @each_chat
-def test_nothing_is_shared_with_what_was_given(provider: str) -> None:
+def test_payload_shares_no_objects_with_native_messages(provider: str) -> None:
     key, chat = CHATS[provider]
     formatter, messages = ChatFormatter(provider), messages_from(chat)
     formatter.format(messages)[key][1].clear()
@@ -96,7 +96,7 @@ def test_nothing_is_shared_with_what_was_given(provider: str) -> None:
 
 
 @each_chat
-def test_a_pickled_message_keeps_its_form_and_a_changed_one_has_none(provider: str) -> None:
+def test_native_form_survives_pickling_and_is_dropped_by_evolve(provider: str) -> None:
     key, chat = CHATS[provider]
     messages: list[Msg] = pickle.loads(pickle.dumps(messages_from(chat)))  # noqa: S301 - our own
     assert ChatFormatter(provider).format(messages)[key] == chat
@@ -107,7 +107,7 @@ def test_a_pickled_message_keeps_its_form_and_a_changed_one_has_none(provider: s
     assert own.evolve(role=own.role) == own
 
 
-def test_another_provider_is_sent_the_blocks_and_the_report_names_the_rest() -> None:
+def test_other_provider_gets_the_blocks_of_native_messages_and_a_report_of_losses() -> None:
     payload = ChatFormatter("openai").format(*ANTHROPIC)
     assert payload["messages"][1:] == [
         {
@@ -130,14 +130,14 @@ def test_another_provider_is_sent_the_blocks_and_the_report_names_the_rest() -> 
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "gemini", "openai"])
-def test_an_item_of_an_unknown_type_is_lost_only_with_a_report(provider: str) -> None:
+def test_lost_native_item_is_reported(provider: str) -> None:
     report = [str(entry) for entry in ChatFormatter(provider).format(*RESPONSES).report]
     assert "messages[1].item (web_search_call) left out: only the provider that sent it supports it" in report
     with pytest.raises(FormatError, match="web_search_call"):
         ChatFormatter(provider, strict=True).format(*RESPONSES)
 
 
-def test_a_message_that_a_rule_changes_is_sent_as_blocks_and_the_report_says_so() -> None:
+def test_native_message_changed_by_a_rule_is_sent_as_blocks_and_reported() -> None:
     first: Any = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}, "new": 1}]}
     answer = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "1"}]}
     # The id is used again, so the second call needs another.
@@ -151,38 +151,38 @@ def test_a_message_that_a_rule_changes_is_sent_as_blocks_and_the_report_says_so(
     ]
 
 
-def test_a_thought_that_anthropic_did_not_sign_is_not_sent_as_its_own() -> None:
+def test_unsigned_native_reasoning_is_not_sent_to_anthropic() -> None:
     unsigned = turn("assistant", {"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "a"})
     payload = ChatFormatter("anthropic").format(HI, unsigned)
     assert payload["messages"][1]["content"] == [{"type": "text", "text": "a"}]
     assert [entry.kind for entry in payload.report] == ["thinking"]
 
 
-def test_neighbours_of_the_model_that_become_one_turn_are_sent_as_blocks() -> None:
-    """The second one's thought came to the writer, which has no place for it."""
+def test_joined_native_gemini_messages_are_sent_as_blocks() -> None:
+    """The reasoning of the second message reached the form, which cannot write it."""
     turn: Any = {"role": "model", "parts": [{"text": "Hm.", "thought": True}, {"text": "Hot."}]}
     payload = ChatFormatter("gemini").format({"role": "user", "parts": [{"text": "hi"}]}, turn, turn)
     assert payload["contents"][1] == {"role": "model", "parts": [{"text": "Hot."}, {"text": "Hot."}]}
     assert [(entry.where, entry.kind) for entry in payload.report] == [
         ("messages[1].content[0]", "thinking"),
         ("messages[2].content[0]", "thinking"),
-        # Gemini ends with the user's turn.
+        # Gemini requires a user turn last.
         ("messages", "message"),
         ("messages[1]", "native"),
         ("messages[2]", "native"),
     ]
 
 
-def test_an_answer_under_another_name_goes_back_as_it_came() -> None:
-    """Only answers that were called "assistant" kept their form."""
+def test_native_response_with_another_name_is_sent_back_unchanged() -> None:
+    """Only responses named "assistant" kept their native form."""
     formatter, said = ChatFormatter("anthropic"), [SEARCH, {"type": "text", "text": "Hot."}]
     answer = formatter.parse({"content": said}, name="Ann")
     assert answer.name == "Ann"
     assert formatter.format(HI, answer)["messages"][1]["content"] == said
 
 
-def test_arguments_go_back_to_openai_as_the_model_wrote_them() -> None:
-    """They were written anew, with spaces, so that no cache held the rest of the conversation."""
+def test_arguments_are_sent_back_to_openai_as_the_model_wrote_them() -> None:
+    """The arguments were serialized again with spaces, so the provider's prompt cache missed the rest."""
     message = openai_calling(openai_call("c1", "find", '{"q":"a","n":[1,2]}'))
     formatter = ChatFormatter("openai")
     for said in (message, formatter.parse({"choices": [{"message": message}]})):
@@ -198,16 +198,16 @@ def test_arguments_go_back_to_openai_as_the_model_wrote_them() -> None:
         {"type": "text", "text": "Be brief.", "cache_control": MARK},
     ],
 )
-def test_late_system_text_of_anthropic_goes_back(part: dict[str, Any]) -> None:
-    """Tools that are added in mid-conversation were left out, and cache marks went."""
+def test_late_native_system_message_is_sent_back_to_anthropic(part: dict[str, Any]) -> None:
+    """Tools added in mid-conversation were left out, and breakpoints were lost."""
     messages: list[Any] = [HI, turn("system", part), {"role": "assistant", "content": "b"}, HI]
     payload = ChatFormatter("anthropic", strict=True).format(*messages)
     assert payload["messages"] == messages
     assert payload.report == ()
 
 
-def test_a_text_document_goes_to_anthropic_as_text() -> None:
-    """Files of plain text were left out."""
+def test_plain_text_file_is_sent_to_anthropic_as_text() -> None:
+    """Plain text files were left out."""
     text = FileBlock(Base64Source("text/plain", "R3LDvMOfZQ=="))
     payload = ChatFormatter("anthropic").format(Msg("Ann", [text], "user"))
     source = {"type": "text", "media_type": "text/plain", "data": "Grüße"}
@@ -216,8 +216,8 @@ def test_a_text_document_goes_to_anthropic_as_text() -> None:
         ChatFormatter("anthropic").format(Msg("Ann", [FileBlock(Base64Source("text/plain", "/w=="))], "user"))
 
 
-def test_media_in_a_result_of_gemini_stay_there() -> None:
-    """Gemini 3 takes media within results; they were put into a user's turn."""
+def test_media_in_a_native_gemini_tool_result_stay_in_the_result() -> None:
+    """Gemini 3 accepts media within results, but they were moved to a user turn."""
     call = parts("model", {"function_call": {"name": "draw", "args": {}, "id": "c1"}})
     picture = {"inline_data": {"mime_type": "image/png", "data": "eA=="}}
     response = {"name": "draw", "response": {"output": "done"}, "id": "c1", "parts": [picture]}

@@ -1,4 +1,4 @@
-"""Two providers that the package does not know: their rules, their forms, and all that works with them at once."""
+"""Two custom providers: their rules and forms, and the features that work with them."""
 
 import json
 import pickle
@@ -28,7 +28,7 @@ from lazyprompt.messages.msg import (
 )
 from lazyprompt.messages.turns import Turn, WrittenTurn
 
-# A provider that speaks OpenAI's form, but has a key for thoughts, and wants the tool's name beside its result.
+# A provider with OpenAI's form, but with a key for reasoning, and with the tool's name in its results.
 PARROT = Profile(
     name="parrot",
     form=ChatForm(thinking="reasoning", named_results=True),
@@ -41,14 +41,14 @@ PARROT = Profile(
 )
 
 
-# A provider with a form of its own: {"script": [{"who": "human", "says": [{"text": "Hello."}]}]}.
+# A provider with a custom form: {"script": [{"who": "human", "says": [{"text": "Hello."}]}]}.
 class ScriptForm:
     """A script of lines, each with parts."""
 
     messages_key = "script"
 
     def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:  # noqa: ARG002
-        """One line for each turn: they keep the rules of the profile already, and have no native form."""
+        """One line for each turn; the turns already follow the rules of the profile and have no native form."""
         lines = cast("Sequence[Turn]", turns)
         return {"script": [{"who": WHO[role], "says": parts_of(content)} for role, _, content, _ in lines]}
 
@@ -57,7 +57,7 @@ class ScriptForm:
         return [{"tool": tool["function"]["name"]} for tool in tools]
 
     def shape(self, profile: Profile) -> Check:  # noqa: ARG002
-        """What a payload looks like."""
+        """The shape of a payload."""
         part = fields({}, dict.fromkeys(("text", "picture", "call", "tool", "with", "answer"), text))
         line = fields({"who": one_of(*WHO.values()), "says": list_of(part, least=1)})
         return fields({"script": list_of(line, least=1)}, {"tools": list_of(fields({"tool": text}))}, more=True)
@@ -67,13 +67,13 @@ class ScriptForm:
         return ((("tools", at, "tool"), str(tool.get("tool"))) for at, tool in objects(payload.get("tools")))
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """The lines as the rules look at them: place, role, parts, name."""
+        """The lines as the validator sees them: place, role, parts, name."""
         for at, line in objects(payload.get("script")):
             role = next((role for role, who in WHO.items() if who == line.get("who")), "nobody")
             yield ("script", at), role, [part_view(part, ("says", n)) for n, part in objects(line.get("says"))], None
 
     def parse(self, answer: Mapping[str, Any], provider: str) -> Msg:
-        """The provider's answer as a message."""
+        """The provider's response as a message."""
         if not isinstance(answer.get("says"), list):
             raise FormatError(f"{provider} answers with a list in 'says'; given was {answer!r:.80}")
         return Msg("assistant", [block_of(part) for part in answer["says"]], "assistant")
@@ -83,7 +83,7 @@ WHO = {"system": "director", "user": "human", "assistant": "bird", "tool": "stag
 
 
 def parts_of(content: str | tuple[Block, ...]) -> list[dict[str, str]]:
-    """What is said in a turn, as parts."""
+    """The content of a turn as parts."""
     return [{"text": content}] if isinstance(content, str) else [part_of(block) for block in content]
 
 
@@ -102,14 +102,14 @@ def part_of(block: Block) -> dict[str, str]:
 
 
 def block_of(part: Mapping[str, str]) -> Block:
-    """A part of an answer as a block."""
+    """A part of a response as a block."""
     if "call" in part:
         return ToolUseBlock(part["call"], part["tool"], json.loads(part["with"]))
     return TextBlock(part["text"])
 
 
 def part_view(part: Mapping[str, Any], place: Place) -> BlockView:
-    """A part as the rules look at it: kind, place, text (or id, or type of a medium), the tool's name."""
+    """A part as the validator sees it: kind, place, text (or id, or media type), the tool's name."""
     if "call" in part:
         return "call", place, str(part["call"]), str(part.get("tool"))
     if "answer" in part:
@@ -141,7 +141,7 @@ RESULT = Msg("tool", [ToolResultBlock("c1", output=(TextBlock("See:"), PICTURE))
 TOOL = {"type": "function", "function": {"name": "weather"}}
 
 
-def test_openais_form_with_two_options_changed() -> None:
+def test_custom_profile_with_changed_chat_form_options_formats_a_payload() -> None:
     payload = ChatFormatter(PARROT).format(QUESTION, SYSTEM, CALLS, RESULT, tools=[TOOL])
     called = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Bern"}'}}
     shown = {"type": "text", "text": "(image from the tool weather)"}
@@ -159,7 +159,7 @@ def test_openais_form_with_two_options_changed() -> None:
     ChatFormatter(PARROT).validate(payload)
 
 
-def test_a_form_of_ones_own() -> None:
+def test_custom_form_formats_a_payload() -> None:
     payload = ChatFormatter(MYNAH).format(QUESTION, SYSTEM, CALLS, RESULT, tools=[TOOL])
     called = {"call": "c1", "tool": "weather", "with": '{"city": "Bern"}'}
     assert payload == {
@@ -181,7 +181,7 @@ def test_a_form_of_ones_own() -> None:
 
 
 @BOTH
-def test_what_breaks_a_rule_is_put_right_or_told(profile: Profile) -> None:
+def test_violations_of_custom_profile_rules_are_repaired_and_reported(profile: Profile) -> None:
     formatter = ChatFormatter(profile)
     asked = Msg("assistant", [ToolUseBlock("c" * 99, "weather now", {})], "assistant")
     payload = formatter.format(QUESTION, QUESTION, asked)
@@ -197,7 +197,7 @@ def test_what_breaks_a_rule_is_put_right_or_told(profile: Profile) -> None:
         )
 
 
-def test_the_validator_knows_the_form_and_the_rules() -> None:
+def test_validator_applies_the_custom_form_and_its_rules() -> None:
     human, bird = {"who": "human", "says": [{"text": "Hi."}]}, {"who": "bird", "says": [{"call": "c1", "tool": "a b"}]}
     broken = {"script": [human, human, {"who": "cat", "says": []}, bird], "tools": [{"tool": "a"}, {"tool": "a"}]}
     with pytest.raises(FormatError) as caught:
@@ -214,7 +214,7 @@ def test_the_validator_knows_the_form_and_the_rules() -> None:
     }
 
 
-def test_answers_are_read_and_go_back() -> None:
+def test_custom_provider_responses_are_parsed_and_sent_back() -> None:
     message = {"content": "I look.", "reasoning": "Hm.", "tool_calls": [{"id": "c1", "function": FUNCTION}]}
     parrots = ChatFormatter(PARROT).parse({"choices": [{"message": message}]})
     says = [{"text": "I look."}, {"call": "c1", "tool": "weather", "with": "{}"}]
@@ -233,7 +233,7 @@ FUNCTION = {"name": "weather", "arguments": "{}"}
 
 
 @BOTH
-def test_media_are_loaded_where_that_is_allowed(profile: Profile, tmp_path: Path) -> None:
+def test_custom_provider_media_are_loaded_with_a_media_resolver(profile: Profile, tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(RAW)
     message = Msg("user", [TextBlock("See:"), ImageBlock(URLSource(str(tmp_path / "a.png")))], "user")
     formatter = ChatFormatter(profile, media=MediaResolver(roots=[tmp_path]), strict=True)
@@ -246,7 +246,7 @@ def test_media_are_loaded_where_that_is_allowed(profile: Profile, tmp_path: Path
 
 @BOTH
 @pytest.mark.parametrize("style", get_args(HistoryStyle))
-def test_many_agents_become_a_history(profile: Profile, style: HistoryStyle) -> None:
+def test_multi_agent_formatter_merges_the_history_for_a_custom_provider(profile: Profile, style: HistoryStyle) -> None:
     agents = Msg("Ann", [TextBlock("Hi."), PICTURE], "user"), Msg("Bob", "Ann: no", "assistant")
     formatter = MultiAgentFormatter(profile, history_style=style)
     payload = formatter.format(SYSTEM, *agents, CALLS, RESULT, QUESTION)
@@ -257,7 +257,7 @@ def test_many_agents_become_a_history(profile: Profile, style: HistoryStyle) -> 
     assert said.count(PNG) == 2
 
 
-def test_the_cache_is_marked_or_the_report_says_that_it_is_not() -> None:
+def test_custom_provider_breakpoints_are_set_or_reported() -> None:
     messages = SYSTEM, QUESTION, Msg("assistant", "It is.", "assistant"), QUESTION
     places = "tools", "system", "history"
     payload = ChatFormatter(PARROT, cache=places).format(*messages, tools=[TOOL])
@@ -271,7 +271,7 @@ def test_the_cache_is_marked_or_the_report_says_that_it_is_not() -> None:
 
 
 @BOTH
-def test_a_profile_is_a_value(profile: Profile) -> None:
+def test_formatter_with_a_custom_profile_can_be_pickled(profile: Profile) -> None:
     again = pickle.loads(pickle.dumps(ChatFormatter(profile)))  # noqa: S301 - our own
     assert again.format(QUESTION) == ChatFormatter(profile).format(QUESTION)
     assert again.provider == profile.name == row_of(profile).provider

@@ -1,4 +1,4 @@
-"""The beginning of an answer, which the model goes on with."""
+"""Prefill: the beginning of a response, which the model continues."""
 
 from typing import Any
 
@@ -23,8 +23,8 @@ def begun(key: str, text: str = "```python", *, value: object = True) -> dict[st
 
 @pytest.mark.parametrize("given", ["prefix", "partial"])
 @pytest.mark.parametrize("provider", [*MARKED, *UNMARKED])
-def test_the_beginning_of_an_answer_stays_in_the_providers_own_form(provider: str, given: str) -> None:
-    # It became a turn like any other, and a filler turn of the user stood behind it.
+def test_prefill_is_sent_in_the_providers_own_form(provider: str, given: str) -> None:
+    # The prefill became an ordinary turn, followed by a filler user turn.
     asked = ChatFormatter(provider, strict=True)
     metadata = {given: True}
     for messages in ([HI, begun(given)], [HI, Msg("assistant", "```python", "assistant", metadata=metadata)]):
@@ -36,7 +36,7 @@ def test_the_beginning_of_an_answer_stays_in_the_providers_own_form(provider: st
 
 
 @pytest.mark.parametrize("provider", OTHERS)
-def test_a_provider_that_goes_on_with_no_answer_says_so(provider: str) -> None:
+def test_unsupported_prefill_is_reported(provider: str) -> None:
     payload = judged(ChatFormatter(provider), HI, begun("prefix"))
     (entry,) = [entry for entry in payload.report if entry.kind == "metadata"]
     assert (entry.where, entry.action) == ("messages[1].prefix", "left out")
@@ -46,11 +46,11 @@ def test_a_provider_that_goes_on_with_no_answer_says_so(provider: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("provider", [*MARKED, *UNMARKED])
-def test_only_a_last_answer_can_be_begun(kind: type[ChatFormatter], provider: str) -> None:
+def test_prefill_mark_is_left_out_unless_the_message_is_last(kind: type[ChatFormatter], provider: str) -> None:
     payload = judged(kind(provider), HI, begun("prefix"), HI)
     assert [entry.where for entry in payload.report if entry.kind == "metadata"] == ["messages[1].prefix"]
     assert '"prefix"' not in dump(payload)
-    # Calls are answered, so nothing is left to go on with.
+    # A message with calls is not last: their results follow it.
     payload = judged(kind(provider), HI, begun("prefix") | {"tool_calls": [openai_call("c1")]})
     assert "metadata" in [entry.kind for entry in payload.report]
     assert (
@@ -59,21 +59,21 @@ def test_only_a_last_answer_can_be_begun(kind: type[ChatFormatter], provider: st
     )
 
 
-def test_many_speakers_have_no_answer_to_go_on_with() -> None:
+def test_multi_agent_formatter_supports_no_prefill() -> None:
     payload = judged(MultiAgentFormatter("deepseek"), HI, begun("prefix"))
     assert [entry.where for entry in payload.report if entry.kind == "metadata"] == ["messages[1].prefix"]
 
 
-def test_a_beginning_goes_with_what_the_assistant_said_before_it() -> None:
+def test_prefill_is_joined_with_the_preceding_assistant_message() -> None:
     payload = judged(ChatFormatter("deepseek"), HI, Msg("assistant", "Here:", "assistant"), begun("prefix"))
     assert payload["messages"][1:] == [{"role": "assistant", "content": "Here:\n```python", "prefix": True}]
-    # What was thought stands before it.
+    # Reasoning is sent with the prefill.
     thinking = begun("prefix") | {"reasoning_content": "Hm."}
     payload = judged(ChatFormatter("deepseek"), HI, thinking)
     assert payload["messages"][-1] == thinking
 
 
-def test_a_budget_keeps_the_beginning_of_the_answer_marked() -> None:
+def test_budget_keeps_the_prefill_mark() -> None:
     history = [HI, {"role": "assistant", "content": "a" * 200}] * 5
     formatter = ChatFormatter("deepseek", budget=Budget(300, CharTokenCounter()))
     payload = judged(formatter, history, HI, begun("prefix"))
@@ -94,13 +94,13 @@ NEWER = (
 
 
 @pytest.mark.parametrize("model", OLDER)
-def test_an_older_claude_goes_on_with_a_last_turn(model: str | None) -> None:
+def test_older_claude_models_accept_a_prefill(model: str | None) -> None:
     payload = judged(ChatFormatter("anthropic", model=model, strict=True), HI, begun("prefix"))
     assert payload["messages"][-1] == {"role": "assistant", "content": "```python"}
 
 
 @pytest.mark.parametrize("model", NEWER)
-def test_a_newer_claude_refuses_a_last_turn_of_the_assistant(model: str) -> None:
+def test_newer_claude_models_get_a_user_turn_after_a_last_assistant_turn(model: str) -> None:
     # "This model does not support assistant message prefill. The conversation must end with a user message."
     formatter = ChatFormatter("anthropic", model=model)
     for messages in ([HI, begun("prefix")], [HI, Msg("assistant", [TextBlock("```python")], "assistant")]):
@@ -113,7 +113,7 @@ def test_a_newer_claude_refuses_a_last_turn_of_the_assistant(model: str) -> None
 
 
 @pytest.mark.parametrize("provider", MARKED)
-def test_an_answer_before_the_beginning_of_another_is_not_the_last(provider: str) -> None:
-    """The validator passed the beginning over, took the answer before it for the last turn, and refused our payload."""
+def test_assistant_message_before_a_prefill_is_not_validated_as_the_last_turn(provider: str) -> None:
+    """The validator skipped the prefill, took the message before it for the last turn, and refused our payload."""
     answer = {"role": "assistant", "content": "Yes."}
     judged(ChatFormatter(provider), HI, answer, {**answer, MARKED[provider]: True})

@@ -1,4 +1,4 @@
-"""A profile without rules: what a provider takes that says nothing else."""
+"""The default rules of a profile."""
 
 import re
 from dataclasses import asdict, fields
@@ -20,7 +20,7 @@ SET = {
 }
 
 
-def test_a_profile_has_no_rules_but_those_it_is_given() -> None:
+def test_profile_without_arguments_has_only_the_default_rules() -> None:
     rules = {each.name: getattr(BARE, each.name) for each in fields(Profile)}
     patterns = {name: rules.pop(name).pattern for name in ("ids", "tool_names")}
     assert patterns == {"ids": r"[^\x00-\x1f\x7f]{1,64}", "tool_names": "[a-zA-Z0-9_-]{1,64}"}
@@ -44,11 +44,11 @@ def test_a_profile_has_no_rules_but_those_it_is_given() -> None:
         (Breakpoints("key", {}, ("5m",)), ("key", {}, ("5m",), False, None, 4)),
     ],
 )
-def test_a_rule_has_these_defaults(rule: Any, defaults: tuple[Any, ...]) -> None:
+def test_profile_rule_classes_have_the_documented_defaults(rule: Any, defaults: tuple[Any, ...]) -> None:
     assert tuple(asdict(rule).values()) == defaults
 
 
-def test_the_changes_of_a_layout_are_no_part_of_its_hash() -> None:
+def test_history_layout_hash_ignores_its_changes() -> None:
     assert hash(HistoryLayout(changes={"system": "first"})) == hash(HistoryLayout())
 
 
@@ -56,7 +56,7 @@ def test_the_changes_of_a_layout_are_no_part_of_its_hash() -> None:
     ("types", "media_type", "takes"),
     [(("image/png",), "image/png", True), (("image/png",), "image/gif", False), (("image/*",), "image/gif", True)],
 )
-def test_a_type_is_taken_by_name_or_by_kind(types: tuple[str, ...], media_type: str, *, takes: bool) -> None:
+def test_media_rule_accepts_mime_types_and_wildcards(types: tuple[str, ...], media_type: str, *, takes: bool) -> None:
     assert Media(types).takes(media_type) is takes
 
 
@@ -64,7 +64,7 @@ def test_a_type_is_taken_by_name_or_by_kind(types: tuple[str, ...], media_type: 
     ("model", "late", "thoughts", "user_last"),
     [(None, True, False, False), ("", True, True, True), ("new-1", False, True, True), ("old", True, True, True)],
 )
-def test_a_models_rule_matches_its_beginning(model: str | None, *, late: bool, thoughts: bool, user_last: bool) -> None:
+def test_model_rule_matches_a_name_prefix(model: str | None, *, late: bool, thoughts: bool, user_last: bool) -> None:
     """An unknown model accepts late system text if the pattern matches no name at all."""
     some = BARE.but(late_system=re.compile("(?!new)"), thinks=re.compile(""), no_prefill=re.compile(""))
     assert some.takes_late_system(model) is late
@@ -74,13 +74,13 @@ def test_a_models_rule_matches_its_beginning(model: str | None, *, late: bool, t
     assert not any(ask(model) for ask in (BARE.takes_late_system, BARE.needs_thoughts, BARE.needs_user_last))
 
 
-def test_a_field_that_a_profile_does_not_have_is_refused() -> None:
+def test_unknown_profile_field_is_refused() -> None:
     with pytest.raises(FormatError, match=r"^no field 'nme' \(did you mean 'name'\?\); available fields: name, form, "):
         BARE.but(nme="acme")
 
 
 @pytest.mark.parametrize(("style", "media_last"), [("tags", False), ("conversation", True), ("dialogue", True)])
-def test_media_come_last_unless_a_history_has_tags(style: HistoryStyle, *, media_last: bool) -> None:
+def test_media_come_last_in_every_history_style_except_tags(style: HistoryStyle, *, media_last: bool) -> None:
     own = HistoryLayout("host", media_last=not media_last)
     assert BARE.layout(style) == HistoryLayout(media_last=media_last)
     assert BARE.but(layouts={style: own}).layout(style) is own

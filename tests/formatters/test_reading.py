@@ -1,4 +1,4 @@
-"""What a formatter takes: messages in any form, and the same payload of each."""
+"""Input of formatters: messages in any form give the same payload."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formatters.helpers import BYE, CALLING, HI, KINDS, openai_call, openai_calling
+from formatters.helpers import BYE, HI, KINDS, WITH_TOOLS, openai_call, openai_calling
 from formatters.payloads import called, dump, judged, places
 from lazyprompt import ChatFormatter, FormatError, HistoryError, MultiAgentFormatter, ToolsError
 from lazyprompt.formatters.providers import PROVIDERS
@@ -23,15 +23,15 @@ PAIR = ["hi", "hello"]
 HELLO = Msg("assistant", "hello", "assistant")
 
 
-@pytest.mark.parametrize("provider", CALLING)
-def test_media_in_dicts_are_media(provider: str) -> None:
+@pytest.mark.parametrize("provider", WITH_TOOLS)
+def test_media_parts_of_message_dicts_are_sent_as_media(provider: str) -> None:
     url = {"url": f"data:image/png;base64,{PNG}", "detail": "low"}
     parts = [
         {"type": "text", "text": "look"},
         {"type": "image_url", "image_url": url},
         {"type": "input_audio", "input_audio": {"data": MP3, "format": "mp3"}},
         {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"}},
-        # Blocks in the form of dicts may stand there too.
+        # Blocks as dicts are accepted too.
         {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": JPEG}},
     ]
     payload = judged(ChatFormatter(provider), {"role": "user", "content": parts})
@@ -42,8 +42,8 @@ def test_media_in_dicts_are_media(provider: str) -> None:
         assert '"detail": "low"' in text
 
 
-@pytest.mark.parametrize("provider", CALLING)
-def test_a_call_without_an_id_gets_one_and_its_result_the_same(provider: str) -> None:
+@pytest.mark.parametrize("provider", WITH_TOOLS)
+def test_call_without_an_id_gets_the_same_id_as_its_result(provider: str) -> None:
     use = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
     made = {"role": "assistant", "content": None, "tool_calls": [use]}
     payload = judged(ChatFormatter(provider), HI, made, {"role": "tool", "content": "§1§"}, BYE)
@@ -53,8 +53,8 @@ def test_a_call_without_an_id_gets_one_and_its_result_the_same(provider: str) ->
     assert dump(payload).count(f'"{call_id}"') == 2
 
 
-@pytest.mark.parametrize("provider", CALLING)
-def test_reasoning_of_a_dict_is_a_thought(provider: str) -> None:
+@pytest.mark.parametrize("provider", WITH_TOOLS)
+def test_reasoning_content_of_a_message_dict_is_sent_as_reasoning(provider: str) -> None:
     dicts = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ok", "reasoning_content": "§hm§"}]
     thinks = Msg("assistant", [ThinkingBlock("§hm§"), TextBlock("ok")], "assistant")
     payload = judged(ChatFormatter(provider), *dicts, BYE)
@@ -75,10 +75,10 @@ def test_reasoning_of_a_dict_is_a_thought(provider: str) -> None:
     ],
 )
 @pytest.mark.parametrize("provider", ["deepseek", "anthropic", "ollama-generate"])
-def test_pairs_none_and_lists_are_taken(provider: str, given: Any) -> None:
-    for kind in KINDS:
-        expected = judged(kind(provider), Msg("user", "hi", "user"), HELLO, BYE)
-        assert judged(kind(provider), *given) == expected
+@pytest.mark.parametrize("kind", KINDS)
+def test_pairs_none_and_nested_lists_are_accepted(kind: type[ChatFormatter], provider: str, given: Any) -> None:
+    expected = judged(kind(provider), Msg("user", "hi", "user"), HELLO, BYE)
+    assert judged(kind(provider), *given) == expected
 
 
 NESTED: st.SearchStrategy[Any] = st.recursive(
@@ -96,7 +96,7 @@ def flatten(item: Any) -> list[Any]:
 
 @pytest.mark.slow
 @given(NESTED)
-def test_how_messages_are_nested_does_not_matter(nested: Any) -> None:
+def test_nesting_of_message_lists_does_not_change_the_payload(nested: Any) -> None:
     flat = flatten(nested)
     if flat:
         assert ChatFormatter("anthropic").format(nested) == ChatFormatter("anthropic").format(*flat)
@@ -107,7 +107,7 @@ UNKNOWN_ROLES: tuple[Any, ...] = ("wizard", "User", "", None, 5)
 
 @pytest.mark.parametrize("wrong", ["hi", 5, 5.0, b"hi", object(), {1, 2}, ["a", "b", "c"], [["a"]], [5], [[HI], "x"]])
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_message_is_named(kind: type[ChatFormatter], wrong: Any) -> None:
+def test_invalid_message_error_names_its_type(kind: type[ChatFormatter], wrong: Any) -> None:
     with pytest.raises(
         FormatError,
         match=r"has type (str|int|float|bytes|object|set); expected Msg objects, message dicts from any provider",
@@ -116,7 +116,7 @@ def test_what_is_no_message_is_named(kind: type[ChatFormatter], wrong: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "reason"),
     [
         ({}, "messages[1] has no 'role'"),
         ({"content": "x"}, "messages[1] has no 'role'"),
@@ -135,26 +135,24 @@ def test_what_is_no_message_is_named(kind: type[ChatFormatter], wrong: Any) -> N
         ({"role": "tool", "content": "42"}, "messages[1] is a tool result without 'tool_call_id'"),
     ],
 )
-def test_a_dict_that_is_no_message_says_where_and_why(wrong: Any, told: str) -> None:
-    for kind in KINDS:
-        # Behind a dict as well, where the plain dicts of OpenAI are read at once.
-        for before in (HI, {"role": "user", "content": "hi"}):
-            with pytest.raises(HistoryError) as error:
-                kind("openai").format(before, wrong)
-            assert str(error.value).startswith(told)
+@pytest.mark.parametrize("kind", KINDS)
+# Plain OpenAI dicts are read by a faster path.
+@pytest.mark.parametrize("before", [HI, {"role": "user", "content": "hi"}], ids=["msg", "dict"])
+def test_invalid_message_dict_error_has_the_place_and_reason(kind: Any, before: Any, wrong: Any, reason: str) -> None:
+    with pytest.raises(HistoryError) as error:
+        kind("openai").format(before, wrong)
+    assert str(error.value).startswith(reason)
 
 
 @pytest.mark.parametrize("provider", ["nobody", "", "OpenAI", "opena"])
-def test_an_unknown_provider_names_the_known(provider: str) -> None:
-    for kind in KINDS:
-        with pytest.raises(
-            FormatError, match=r"is unknown.*; expected one of openai, openai-responses, anthropic, gemini"
-        ):
-            kind(provider)
+@pytest.mark.parametrize("kind", KINDS)
+def test_unknown_provider_error_lists_the_known_providers(kind: type[ChatFormatter], provider: str) -> None:
+    with pytest.raises(FormatError, match=r"is unknown.*; expected one of openai, openai-responses, anthropic, gemini"):
+        kind(provider)
 
 
-@pytest.mark.parametrize("provider", CALLING)
-def test_tools_are_taken_in_any_form(provider: str) -> None:
+@pytest.mark.parametrize("provider", WITH_TOOLS)
+def test_tools_are_accepted_as_dicts_and_as_functions(provider: str) -> None:
     def weather(city: str) -> str:
         """Whether it rains.
 
@@ -174,7 +172,7 @@ def test_tools_are_taken_in_any_form(provider: str) -> None:
         assert "tools" not in judged(ChatFormatter(provider), HI, tools=none)
 
 
-def test_tools_that_have_no_place_are_reported_or_refused() -> None:
+def test_unsupported_tools_are_reported_or_refused() -> None:
     form = {"type": "function", "function": {"name": "f"}}
     payload = judged(ChatFormatter("ollama-generate"), HI, tools=[form])
     assert [(entry.where, entry.text) for entry in payload.report if entry.kind == "tools"] == [("tools", "f")]
@@ -191,8 +189,8 @@ def test_tools_that_have_no_place_are_reported_or_refused() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "hi"])
-def test_dashscope_gets_text_in_one_shape(text: str) -> None:
-    """An empty text was a list of parts, any other a string."""
+def test_dashscope_text_content_is_always_a_string(text: str) -> None:
+    """An empty text became a list of parts, any other text a string."""
     assert judged(ChatFormatter("dashscope"), Msg("Ann", text, "user"))["messages"][0]["content"] == text
 
 
@@ -218,7 +216,7 @@ print(len(wrong))
 
 
 @pytest.mark.slow
-def test_mistakes_are_errors_without_asserts_too() -> None:
+def test_invalid_input_is_refused_when_python_skips_asserts() -> None:
     """Messages were checked by assert statements, which python -O leaves out."""
     done = subprocess.run([sys.executable, "-O", "-c", WITHOUT_ASSERTS], check=True, capture_output=True, text=True)  # noqa: S603 - our own code
     *refused, count = done.stdout.split()
@@ -239,8 +237,8 @@ for kind in (ChatFormatter, MultiAgentFormatter):
 
 
 @pytest.mark.slow
-def test_the_same_conversation_is_the_same_bytes_in_every_process() -> None:
-    """Media had random names, so that no prompt could be cached."""
+def test_payload_is_identical_in_every_process() -> None:
+    """Media had random names, so no prompt could be cached."""
     command, settings = [sys.executable, "-c", SAME], [{**os.environ, "PYTHONHASHSEED": seed} for seed in ("0", "1")]
     outputs = {
         subprocess.run(command, check=True, capture_output=True, cwd=TESTS, env=env).stdout  # noqa: S603 - our own code
@@ -251,20 +249,20 @@ def test_the_same_conversation_is_the_same_bytes_in_every_process() -> None:
 
 
 @pytest.mark.parametrize("arguments", [r'{"city": "\u4f60"}', '{"a": "你"}', " {} ", "", '{"a": {"b": [null, 1.5e3]}}'])
-def test_unusual_arguments_arrive(arguments: str) -> None:
+def test_unusual_json_arguments_are_sent_as_an_object(arguments: str) -> None:
     made = openai_calling(openai_call("c1", "f", arguments))
     payload = judged(ChatFormatter("anthropic"), {"role": "user", "content": "hi"}, made)
     assert payload["messages"][1]["content"][0]["input"] == json.loads(arguments or "{}")
 
 
-def test_calls_without_ids_in_dicts_keep_their_results() -> None:
-    # Both results went to the first call, and the second was "a second result".
+def test_calls_without_ids_are_matched_with_their_results_in_order() -> None:
+    # Both results were matched with the first call, and the second was refused as "a second result".
     calls = [{"type": "function", "function": {"name": name, "arguments": "{}"}} for name in ("a", "b")]
     results: list[dict[str, object]] = [{"role": "tool", "content": name} for name in ("A", "B")]
     made = {"role": "assistant", "content": None, "tool_calls": calls}
     payload = judged(ChatFormatter("openai"), HI, made, *results)
-    told = [(message["tool_call_id"], message["content"]) for message in payload["messages"][2:]]
-    assert told == list(zip([call_id for call_id, _ in called(payload)], ("A", "B"), strict=True))
+    reason = [(message["tool_call_id"], message["content"]) for message in payload["messages"][2:]]
+    assert reason == list(zip([call_id for call_id, _ in called(payload)], ("A", "B"), strict=True))
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

@@ -1,4 +1,4 @@
-"""The report of a payload: losses become an error at every door, and a report stays one."""
+"""The report of a payload, and losses raised as an error at every entry point."""
 
 import pickle
 from collections.abc import Callable
@@ -16,7 +16,7 @@ HISTORY = [Msg("Ann", [TextBlock("Listen:"), AudioBlock(Base64Source("audio/wav"
 LOSS = "messages[0].content[1] (audio) left out: anthropic does not accept audio"
 PROMPTER = ChatPrompter("Be brief.", system="")
 FILE = Prompty.loads("---\nmodel: m\n---\nsystem:\nBe brief.\n\nuser:\nWhy?")
-DOORS: dict[str, Callable[[], Payload]] = {
+ENTRY_POINTS: dict[str, Callable[[], Payload]] = {
     "formatter": lambda: ChatFormatter("anthropic").format(HISTORY),
     "prompter": lambda: PROMPTER.generate_prompt("Why?", HISTORY, format="anthropic"),
     "module": lambda: OnlineChatModule("anthropic").prompt(PROMPTER).payload("Why?", HISTORY),
@@ -25,9 +25,9 @@ DOORS: dict[str, Callable[[], Payload]] = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_losses_are_an_error_at_every_door(door: str) -> None:
-    payload = DOORS[door]()
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_raise_for_losses_raises_for_payloads_of_every_entry_point(entry_point: str) -> None:
+    payload = ENTRY_POINTS[entry_point]()
     (loss,) = payload.report.losses
     assert str(loss).endswith(LOSS[len("messages[0]") :])
     with pytest.raises(FormatError) as caught:
@@ -38,7 +38,7 @@ def test_losses_are_an_error_at_every_door(door: str) -> None:
     assert again.report.losses == (loss,)
 
 
-def test_changes_without_loss_are_no_error() -> None:
+def test_raise_for_losses_accepts_changes_without_a_loss() -> None:
     report = Report((Entry("messages", "name", "left out", "why"), Entry("messages[1]", "text", "moved", "why")))
     assert report.losses == ()
     report.raise_for_losses()
@@ -52,7 +52,7 @@ PARTS = TextBlock(""), TextBlock("1"), ThinkingBlock("So."), call("d", a="1"), r
 THOUGHT = ThinkingBlock("Hm.", "eA==", provider="nobody")
 CALLS = ToolUseBlock("c1", "f g", signature="eA=="), ToolUseBlock("c1", "f", raw_input="x")
 OGG = AudioBlock(Base64Source("audio/ogg", "T2dn"))
-# A conversation that breaks rules of every provider.
+# A conversation that breaks rules of each provider.
 ODD = [
     Msg("assistant", "Welcome. ", "assistant"),
     Msg("user", [ThinkingBlock("Why?"), TextBlock("hi"), OGG], "user"),
@@ -110,15 +110,15 @@ ENTRIES = [
 ]  # fmt: skip
 
 
-def told(formatter: ChatFormatter, *messages: Msg) -> list[str]:
-    """The report of a payload that all accept, each entry with its text."""
+def report_lines(formatter: ChatFormatter, *messages: Msg) -> list[str]:
+    """The report of a valid payload, each entry with its text."""
     return [f"{entry} | {entry.text}".removesuffix(" | ") for entry in judged(formatter, *messages).report]
 
 
 @pytest.mark.parametrize("letter", NAMES)
-def test_each_change_is_told_with_its_reason(letter: str) -> None:
+def test_report_contains_every_change_of_an_invalid_conversation_with_its_reason(letter: str) -> None:
     name = NAMES[letter]
-    assert told(ChatFormatter(name), *ODD) == [
+    assert report_lines(ChatFormatter(name), *ODD) == [
         line.replace("$", name) for letters, line in ENTRIES if letter in letters
     ]
 
@@ -147,6 +147,6 @@ SCENES: list[tuple[str, list[Msg], list[str]]] = [
 
 
 @pytest.mark.parametrize(("provider", "messages", "lines"), SCENES)
-def test_other_changes_are_told_with_their_reasons(provider: str, messages: list[Msg], lines: list[str]) -> None:
+def test_report_contains_rare_changes_with_their_reasons(provider: str, messages: list[Msg], lines: list[str]) -> None:
     formatter = ChatFormatter(provider, model="claude-3-5-sonnet" if provider == "anthropic" else None)
-    assert told(formatter, *messages) == [f"messages{line}" for line in lines]
+    assert report_lines(formatter, *messages) == [f"messages{line}" for line in lines]

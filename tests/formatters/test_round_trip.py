@@ -1,4 +1,4 @@
-"""Payloads go over the wire; an assistant's turn, written and answered by a provider, is read as the same turn."""
+"""Assistant turns are formatted, returned by a provider and parsed unchanged; payloads pass a local server."""
 
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from support.providers.types import sdk
 
 TABLE = {row.provider: row.cells for row in rows() if row.cells["tool_use"] != "no"}
 PROVIDERS = tuple(TABLE)
-# Here a content is one string, and so is what was thought.
+# Providers whose content is one string, and whose reasoning is too.
 ONE_TEXT = ("deepseek", "zhipu", "moonshot", "xai", "vllm", "ollama", "dashscope", "openai-responses")
 AS_TEXT = [provider for provider in PROVIDERS if TABLE[provider]["thinking"] == "as text"]
 FORGETFUL = [provider for provider in PROVIDERS if TABLE[provider]["thinking"] == "no"]
@@ -35,7 +35,7 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def format_conversation(provider: str, *blocks: Block) -> Payload:
-    """A conversation with an assistant's turn of these blocks, and with the results of its calls."""
+    """A conversation with an assistant turn of these blocks, and the results of its calls."""
     calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
     results = [ToolResultBlock(call.id, call.name, "Rain.") for call in calls]
     turn = Msg("assistant", blocks, "assistant"), Msg("tool", results, "tool") if results else QUESTION
@@ -46,7 +46,7 @@ def format_conversation(provider: str, *blocks: Block) -> Payload:
 
 
 def provider_answer(provider: str, payload: Payload) -> dict[str, Any]:
-    """The answer of a provider that says what the assistant says in a payload."""
+    """A provider's response with the assistant turn of a payload."""
     answer: dict[str, Any] = answer_of(provider)
     payload = deepcopy(payload)
     if provider == "gemini":
@@ -68,14 +68,14 @@ def provider_answer(provider: str, payload: Payload) -> dict[str, Any]:
 
 
 def output_of(item: dict[str, Any]) -> dict[str, Any]:
-    """An item as the Responses API answers it: a message has parts there."""
+    """An item as the Responses API returns it: messages have parts."""
     if "role" not in item:
         return item
     part = {"type": "output_text", "text": item["content"], "annotations": []}
     return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
 
 
-# The class of each answer in the provider's client; OpenAI's, where nothing else is said.
+# The response class of each provider's client; OpenAI's for the others.
 CLASSES = {
     "openai-responses": ("openai.types.responses", "Response"),
     "anthropic": ("anthropic.types", "Message"),
@@ -89,11 +89,11 @@ CLASSES = {
 
 
 def object_of(provider: str, answer: dict[str, Any]) -> object:
-    """An answer as the object of the provider's client."""
+    """A response as an object of the provider's client."""
     home, name = CLASSES.get(provider, ("openai.types.chat", "ChatCompletion"))
     kind, answer = getattr(sdk(home), name), deepcopy(answer)
     if name == "ChatCompletion":
-        # OpenAI's client does not validate what it is answered: parts may be where its types have a string.
+        # OpenAI's client does not validate responses: there may be parts where its types have a string.
         return kind.construct(**answer)
     if "dashscope" in home:
         whole = sdk(home).DashScopeAPIResponse(status_code=200, code="", message="", **answer)
@@ -102,7 +102,7 @@ def object_of(provider: str, answer: dict[str, Any]) -> object:
 
 
 def read_back(provider: str, *blocks: Block) -> Msg:
-    """What is read of a turn that was written, the same from the REST dict and from the client's object."""
+    """The message parsed from a formatted turn; REST dict and client object give the same."""
     answer = provider_answer(provider, format_conversation(provider, *blocks))
     message = ChatFormatter(provider).parse(answer)
     again = assistant_message(*with_place_ids(list(message.blocks))) if provider == "ollama" else message
@@ -115,7 +115,7 @@ def assistant_message(*blocks: Block) -> Msg:
 
 
 def thoughts_of(provider: str) -> list[Block]:
-    """Thoughts of the sort that a provider wants back, as many as it can tell apart."""
+    """Reasoning blocks of the kinds that a provider accepts."""
     sorts: dict[str, list[Block]] = {
         "no": [],
         "as text": [ThinkingBlock("Hm.\n嗯。", provider=provider)],
@@ -134,7 +134,7 @@ def thoughts_of(provider: str) -> list[Block]:
 
 
 def everything(provider: str) -> list[Block]:
-    """A turn with all that a provider gives."""
+    """A turn with reasoning, text and calls, and with signatures where the provider has them."""
     signature = SIGNATURE if TABLE[provider]["tool_use"] == "yes (signed)" else None
     return [
         *thoughts_of(provider),
@@ -146,18 +146,18 @@ def everything(provider: str) -> list[Block]:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_turn_with_all_that_a_provider_gives_comes_back(provider: str) -> None:
+def test_turn_with_reasoning_text_and_calls_is_parsed_back_unchanged(provider: str) -> None:
     blocks = everything(provider)
     assert read_back(provider, *blocks) == assistant_message(*blocks)
     assert format_conversation(provider, *blocks).report == ()
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_text_alone_calls_alone_and_a_thought_with_calls_alone_come_back(provider: str) -> None:
-    call = ToolUseBlock("callnr000", "weather", ARGUMENTS)
-    thought = thoughts_of(provider)
-    for blocks in ([TextBlock("Yes.")], [call], [*thought, call], [*thought, TextBlock("So.")]):
-        assert read_back(provider, *blocks) == assistant_message(*blocks)
+@pytest.mark.parametrize("block", [TextBlock("Yes."), ToolUseBlock("callnr000", "weather", ARGUMENTS)])
+@pytest.mark.parametrize("reasoning", [False, True])
+def test_turn_of_a_text_or_a_call_is_parsed_back_unchanged(provider: str, block: Block, *, reasoning: bool) -> None:
+    blocks = [*(thoughts_of(provider) if reasoning else ()), block]
+    assert read_back(provider, *blocks) == assistant_message(*blocks)
 
 
 WORDS = st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda text: not text.isspace())
@@ -187,7 +187,7 @@ def thoughts(provider: str) -> st.SearchStrategy[Sequence[Block]]:
 
 
 def turns(provider: str) -> st.SearchStrategy[list[Block]]:
-    """Any turn: thoughts, texts, calls, one of the last two at least."""
+    """Random turns of reasoning, texts and calls, with at least one text or call."""
     signature = st.none() | st.just(SIGNATURE) if TABLE[provider]["tool_use"] == "yes (signed)" else st.none()
     call = st.builds(ToolUseBlock, NINE if provider == "mistral" else ID, NAME, OBJECT, signature=signature)
     calls = st.lists(call, max_size=4, unique_by=lambda block: block.id)
@@ -200,7 +200,7 @@ def turns(provider: str) -> st.SearchStrategy[list[Block]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("provider", PROVIDERS)
 @given(data=st.data())
-def test_any_turn_comes_back(provider: str, data: st.DataObject) -> None:
+def test_random_turn_is_parsed_back_unchanged(provider: str, data: st.DataObject) -> None:
     blocks = data.draw(turns(provider))
     answer = provider_answer(provider, format_conversation(provider, *blocks))
     assert ChatFormatter(provider).parse(answer) == assistant_message(*blocks)
@@ -211,7 +211,7 @@ def test_any_turn_comes_back(provider: str, data: st.DataObject) -> None:
 
 
 def with_place_ids(blocks: list[Block]) -> list[Block]:
-    """The blocks with calls whose ids are made of their place."""
+    """The blocks, with call ids made from the position."""
     calls = iter(range(len(blocks)))
     return [
         ToolUseBlock(f"call_{next(calls)}", block.name, block.input) if isinstance(block, ToolUseBlock) else block
@@ -220,7 +220,7 @@ def with_place_ids(blocks: list[Block]) -> list[Block]:
 
 
 @pytest.mark.parametrize("provider", ONE_TEXT)
-def test_where_content_is_one_string_several_texts_come_back_as_lines_of_one(provider: str) -> None:
+def test_several_texts_are_parsed_back_as_lines_where_content_is_one_string(provider: str) -> None:
     texts = TextBlock("One."), TextBlock("Two.\n"), TextBlock("三。")
     assert read_back(provider, *texts, ToolUseBlock("callnr000", "now")) == assistant_message(
         TextBlock("One.\nTwo.\n\n三。"), ToolUseBlock("callnr000", "now")
@@ -228,13 +228,13 @@ def test_where_content_is_one_string_several_texts_come_back_as_lines_of_one(pro
 
 
 @pytest.mark.parametrize("provider", [provider for provider in PROVIDERS if provider not in ONE_TEXT])
-def test_where_content_has_parts_several_texts_come_back_as_they_were(provider: str) -> None:
+def test_several_texts_are_parsed_back_unchanged_where_content_has_parts(provider: str) -> None:
     blocks = TextBlock("One."), TextBlock("Two.\n"), TextBlock("三。"), ToolUseBlock("callnr000", "now")
     assert read_back(provider, *blocks) == assistant_message(*blocks)
 
 
 @pytest.mark.parametrize("provider", AS_TEXT)
-def test_where_thoughts_are_one_string_several_come_back_as_lines_of_one(provider: str) -> None:
+def test_several_reasoning_blocks_are_parsed_back_as_lines_of_one_block(provider: str) -> None:
     thoughts = ThinkingBlock("One.", provider=provider), ThinkingBlock("二。", "c2ln", provider="anthropic")
     assert read_back(provider, *thoughts, TextBlock("So.")) == assistant_message(
         ThinkingBlock("One.\n二。", provider=provider), TextBlock("So.")
@@ -242,7 +242,7 @@ def test_where_thoughts_are_one_string_several_come_back_as_lines_of_one(provide
 
 
 @pytest.mark.parametrize("provider", FORGETFUL)
-def test_where_thoughts_are_not_wanted_back_the_report_has_them_and_all_else_comes_back(provider: str) -> None:
+def test_reasoning_is_left_out_and_reported_for_providers_that_do_not_accept_it(provider: str) -> None:
     rest = TextBlock("So."), ToolUseBlock("callnr000", "weather", ARGUMENTS)
     thought = ThinkingBlock("Hm.", SIGNATURE, id="rs_1", provider=provider)
     assert read_back(provider, thought, *rest) == assistant_message(*rest)
@@ -251,7 +251,7 @@ def test_where_thoughts_are_not_wanted_back_the_report_has_them_and_all_else_com
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_arguments_that_are_no_json_object_come_back_under_a_key_of_their_own(provider: str) -> None:
+def test_arguments_that_are_not_a_json_object_are_parsed_back_under_raw_input(provider: str) -> None:
     raw = '{"city": "Zür'
     assert read_back(provider, ToolUseBlock("callnr000", "weather", raw_input=raw)) == assistant_message(
         ToolUseBlock("callnr000", "weather", {"raw_input": raw})
@@ -282,7 +282,7 @@ def server() -> Iterator[Loopback]:
 
 
 def send_accepted(server: Loopback, provider: str, payload: PayloadForm) -> Any:
-    """What the client gives back for a payload that the validator and the server take."""
+    """The client's response to a payload that the validator and the server accept."""
     ChatFormatter(provider).validate(payload)
     response = server.send(provider, payload)
     seen = server.seen[-1]
@@ -294,7 +294,7 @@ def send_accepted(server: Loopback, provider: str, payload: PayloadForm) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", CONVERSATIONS)
 @pytest.mark.parametrize("provider", ALL_PROVIDERS)
-def test_a_conversation_is_accepted_and_answered(provider: str, kind: str, server: Loopback) -> None:
+def test_conversation_is_accepted_by_the_client_and_the_server(provider: str, kind: str, server: Loopback) -> None:
     formatter = (MultiAgentFormatter if kind == "agents" else ChatFormatter)(provider)
     payload = formatter.format(*CONVERSATIONS[kind], tools=[TOOL] if provider in PROVIDERS else None)
     answer = formatter.parse(send_accepted(server, provider, payload), "Friday")
@@ -303,7 +303,7 @@ def test_a_conversation_is_accepted_and_answered(provider: str, kind: str, serve
 
 
 @pytest.mark.parametrize("provider", ALL_PROVIDERS)
-def test_all_media_that_a_provider_takes_are_accepted(provider: str, server: Loopback) -> None:
+def test_all_supported_media_are_accepted_by_the_client_and_the_server(provider: str, server: Loopback) -> None:
     cells = next(row.cells for row in rows() if row.provider == provider)
     blocks = [each for kind, ways in MEDIA.items() for way, each in ways.items() if way in cells[kind]]
     formatter = ChatFormatter(provider, strict=True)
@@ -316,15 +316,15 @@ def test_all_media_that_a_provider_takes_are_accepted(provider: str, server: Loo
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_an_answer_with_everything_goes_back_with_the_results(provider: str) -> None:
+def test_response_with_reasoning_and_calls_is_sent_back_with_its_results(provider: str) -> None:
     formatter, blocks = ChatFormatter(provider), everything(provider)
     if provider == "openai-responses":
-        del blocks[1]  # a thought needs an item behind it that is none
+        del blocks[1]  # a reasoning item must be followed by another item
     with Loopback({provider: provider_answer(provider, format_conversation(provider, *blocks))}) as server:
         answer = formatter.parse(send_accepted(server, provider, formatter.format(SYSTEM, QUESTION, tools=[TOOL])))
         assert answer == assistant_message(*(with_place_ids(blocks) if provider == "ollama" else blocks))
         calls = [block for block in answer.blocks if isinstance(block, ToolUseBlock)]
         results = Msg("tool", [ToolResultBlock(call.id, call.name, "Rain.") for call in calls], "tool")
-        # The loop goes on: a second answer with calls of the same ids, and results of its own.
+        # The agent loop continues: a second response with calls of the same ids, and their results.
         for turns in ([answer, results], [answer, results] * 2):
             send_accepted(server, provider, formatter.format(SYSTEM, QUESTION, *turns, tools=[TOOL]))

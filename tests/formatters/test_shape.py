@@ -1,11 +1,13 @@
-"""The checks that a form is composed of: which values each accepts, and what it says of the others."""
+"""The shape checks of provider forms: which values each accepts, and how it reports the others."""
 
 from typing import Any
+
+import pytest
 
 from lazyprompt.formatters.shape import check_of, list_of, new_kind, one_of, parts_of, path_text, tagged_object, text_or
 
 INT = 2**13_998
-# A shape, the values that have it, and others with what is told of them.
+# A shape, valid values, and invalid values by the expected report.
 SHAPES: list[tuple[Any, list[Any], dict[str, Any]]] = [
     ("any", [None, 5, []], {}),
     ("text", ["", "a"], {" is None; use text": None, " is the float 1.5; use text": 1.5}),
@@ -42,9 +44,13 @@ SHAPES: list[tuple[Any, list[Any], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def test_a_check_tells_what_is_wrong_where_and_what_to_use() -> None:
-    for shape, fine, wrong in SHAPES:
-        check = check_of(shape)
-        assert [list(check(value)) for value in fine] == [[]] * len(fine), shape
-        told = ["\n".join(f"{path_text(at)} {what}; {fix}" for at, what, fix in check(each)) for each in wrong.values()]
-        assert told == [*wrong]
+@pytest.mark.parametrize(("shape", "valid", "invalid"), SHAPES)
+def test_shape_check_reports_the_path_the_problem_and_the_fix(
+    shape: Any, valid: list[Any], invalid: dict[str, Any]
+) -> None:
+    check = check_of(shape)
+    assert [list(check(value)) for value in valid] == [[]] * len(valid)
+    reported = [
+        "\n".join(f"{path_text(at)} {what}; {fix}" for at, what, fix in check(each)) for each in invalid.values()
+    ]
+    assert reported == [*invalid]

@@ -1,4 +1,4 @@
-"""Thinking models that refuse a call without the preceding thought: DeepSeek's and Moonshot's."""
+"""Thinking models of DeepSeek and Moonshot, which refuse a call without the preceding reasoning."""
 
 from typing import Any
 
@@ -32,37 +32,40 @@ def thoughts(payload: Any) -> list[str | None]:
 
 
 @pytest.mark.parametrize(("provider", "model"), [*THINKERS, *OTHERS])
-def test_what_was_thought_goes_back_empty_too(provider: str, model: str | None) -> None:
+@pytest.mark.parametrize("thought", ["", "Hm."])
+def test_reasoning_content_is_sent_back_even_if_empty(provider: str, model: str | None, thought: str) -> None:
     # "" was dropped, and the next request refused: "thinking is enabled but reasoning_content is missing".
     formatter = ChatFormatter(provider, model=model, strict=True)
-    for thought in ("", "Hm."):
-        payload = judged(formatter, HI, ASKED | {"reasoning_content": thought}, TOLD)
-        assert (thoughts(payload), payload.report) == ([thought], ())
-        msg = calling(ThinkingBlock(thought, provider=provider), call("c1"))
-        payload = judged(formatter, HI, msg, answering(result("c1", "rain")))
-        assert thoughts(payload) == [thought]
+    payload = judged(formatter, HI, ASKED | {"reasoning_content": thought}, TOLD)
+    assert (thoughts(payload), payload.report) == ([thought], ())
+    msg = calling(ThinkingBlock(thought, provider=provider), call("c1"))
+    payload = judged(formatter, HI, msg, answering(result("c1", "rain")))
+    assert thoughts(payload) == [thought]
 
 
 @pytest.mark.parametrize(("provider", "model"), THINKERS)
-def test_a_call_of_another_model_gets_an_empty_thought(provider: str, model: str) -> None:
+@pytest.mark.parametrize(
+    "asked", [ASKED, calling(TextBlock("I look."), call("c1")), ASKED | {"reasoning_content": None}]
+)
+def test_thinking_model_gets_empty_reasoning_for_a_call_without_reasoning(
+    provider: str, model: str, asked: Any
+) -> None:
     formatter = ChatFormatter(provider, model=model, strict=True)
-    said = calling(TextBlock("I look."), call("c1"))
-    for asked in (ASKED, said, ASKED | {"reasoning_content": None}):
-        payload = judged(formatter, HI, asked, TOLD, {"role": "assistant", "content": "It is."}, HI)
-        # Turns without calls need none.
-        assert thoughts(payload) == ["", None]
-        formatter.validate(payload)
-        assert formatter.format(payload["messages"]) == payload
+    payload = judged(formatter, HI, asked, TOLD, {"role": "assistant", "content": "It is."}, HI)
+    # Turns without calls need none.
+    assert thoughts(payload) == ["", None]
+    formatter.validate(payload)
+    assert formatter.format(payload["messages"]) == payload
 
 
 @pytest.mark.parametrize(("provider", "model"), OTHERS)
-def test_other_models_get_none(provider: str, model: str | None) -> None:
+def test_other_models_get_no_reasoning_for_a_call_without_reasoning(provider: str, model: str | None) -> None:
     formatter = ChatFormatter(provider, model=model)
     assert thoughts(judged(formatter, HI, ASKED, TOLD)) == [None]
 
 
 @pytest.mark.parametrize(("provider", "model"), THINKERS)
-def test_the_validator_knows_the_rule(provider: str, model: str) -> None:
+def test_validator_requires_reasoning_before_calls_of_a_thinking_model(provider: str, model: str) -> None:
     asked = ASKED | {"content": ""}
     formatter = ChatFormatter(provider, model=model)
     formatter.validate({"messages": [HI, asked | {"reasoning_content": ""}, TOLD]})
@@ -74,10 +77,10 @@ def test_the_validator_knows_the_rule(provider: str, model: str) -> None:
 
 
 @pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != "ollama-generate"])
-def test_an_empty_thought_is_no_loss_anywhere(provider: str) -> None:
+def test_empty_reasoning_is_not_reported_as_a_loss(provider: str) -> None:
     payload = judged(ChatFormatter(provider, strict=True), HI, ASKED | {"reasoning_content": ""}, TOLD)
-    assert all(entry.kind == "id" for entry in payload.report)  # which Mistral has its own form of
-    # A turn that is plain without it stays what it was.
+    assert all(entry.kind == "id" for entry in payload.report)  # Mistral ids have their own form
+    # A text turn with empty reasoning is the same as without.
     answer = {"role": "assistant", "content": "It is."}
     plain = {"role": "assistant", "content": "It is.", "reasoning_content": ""}
     formatter = ChatFormatter(provider)

@@ -1,11 +1,11 @@
-"""Tools as providers get them: nothing of a schema is lost, and keys that nobody takes are in the report."""
+"""Tools in payloads: schemas are complete, and unsupported keys are reported."""
 
 import json
 from typing import Any
 
 import pytest
 
-from formatters.helpers import CALLING, answering, call, calling, result
+from formatters.helpers import WITH_TOOLS, answering, call, calling, result
 from formatters.payloads import judged
 from lazyprompt import ChatFormatter, FormatError
 
@@ -15,8 +15,8 @@ FUNCTION = {"name": "weather", "description": "Tells it.", "parameters": SCHEMA}
 MARK = {"type": "ephemeral"}
 
 
-@pytest.mark.parametrize("provider", CALLING)
-def test_what_is_required_reaches_every_provider(provider: str) -> None:
+@pytest.mark.parametrize("provider", WITH_TOOLS)
+def test_required_parameters_of_a_tool_are_sent_to_every_provider(provider: str) -> None:
     # LazyLLM's manual prints `required` beside the parameters: it was lost, or our own validator refused it.
     tool = {"type": "function", "function": {**FUNCTION, "required": ["city"]}}
     payload = judged(ChatFormatter(provider, strict=True), HI, tools=[tool])
@@ -26,8 +26,8 @@ def test_what_is_required_reaches_every_provider(provider: str) -> None:
     assert payload.report == ()
 
 
-@pytest.mark.parametrize("provider", CALLING)
-def test_a_key_that_a_provider_does_not_take_is_in_the_report(provider: str) -> None:
+@pytest.mark.parametrize("provider", WITH_TOOLS)
+def test_unsupported_tool_key_is_reported(provider: str) -> None:
     function = {**FUNCTION, "returns": {"type": "string"}}
     tools: list[dict[str, Any]] = [
         {"type": "function", "function": function, "annotations": {"readOnly": True}},
@@ -43,7 +43,7 @@ def test_a_key_that_a_provider_does_not_take_is_in_the_report(provider: str) -> 
         ChatFormatter(provider, strict=True).format(HI, tools=tools)
 
 
-def test_anthropic_takes_keys_of_its_own() -> None:
+def test_tool_keys_of_anthropic_are_sent_to_anthropic_only() -> None:
     tool = {**FUNCTION, "input_examples": [{"city": "Bern"}], "defer_loading": True, "cache_control": MARK}
     tool["input_schema"] = tool.pop("parameters")
     payload = judged(ChatFormatter("anthropic", strict=True), HI, tools=[tool])
@@ -65,8 +65,8 @@ def test_anthropic_takes_keys_of_its_own() -> None:
         ("anthropic", {"type": "object", "properties": {}, "enum": [{}]}, ["allOf", "oneOf"]),
     ],
 )
-def test_combinators_at_the_root_of_a_schema_are_taken_out(provider: str, left: object, taken: list[str]) -> None:
-    """The APIs answer them with 400."""
+def test_combinators_at_the_root_of_a_tool_schema_are_removed(provider: str, left: object, taken: list[str]) -> None:
+    """The APIs return status 400 for them."""
     schema: dict[str, Any] = {"properties": {}, "oneOf": [{}], "allOf": [], "enum": [{}]}
     payload = judged(
         ChatFormatter(provider), HI, tools=[{"type": "function", "function": FUNCTION | {"parameters": schema}}]
@@ -76,7 +76,7 @@ def test_combinators_at_the_root_of_a_schema_are_taken_out(provider: str, left: 
     assert [entry.where for entry in payload.report] == [f"tools[0].function.parameters.{key}" for key in taken]
 
 
-def test_the_responses_api_takes_flat_and_deferred_tools_calls_and_results() -> None:
+def test_responses_api_gets_flat_tools_calls_and_results() -> None:
     tool = {"type": "function", **FUNCTION, "strict": False, "defer_loading": True}
     bare = {"type": "function", "function": {"name": "now"}}
     exchange = calling(call("c1")), answering(result("c1"))
@@ -89,8 +89,8 @@ def test_the_responses_api_takes_flat_and_deferred_tools_calls_and_results() -> 
     assert payload == {"input": [HI, called, answered, more | {"content": parts}], "tools": [tool, flat]}
 
 
-def test_a_cache_mark_goes_to_the_last_tool_that_is_not_deferred() -> None:
-    """Anthropic refuses a mark on a deferred tool."""
+def test_breakpoint_is_set_on_the_last_tool_that_is_not_deferred() -> None:
+    """Anthropic refuses a breakpoint on a deferred tool."""
     tools = [{"name": name, "input_schema": SCHEMA, "defer_loading": name != "now"} for name in ("now", "later")]
     payload = judged(ChatFormatter("anthropic", cache=["tools"]), HI, tools=tools)
     assert [tool.get("cache_control") for tool in payload["tools"]] == [MARK, None]

@@ -1,4 +1,4 @@
-"""A limit of tokens: the oldest go first, a call with its results; system text and the newest stay."""
+"""Token limits: the oldest messages are dropped first; system text and the newest message are kept."""
 
 import asyncio
 import json
@@ -11,12 +11,12 @@ import pytest
 
 from formatters.helpers import (
     BYE,
-    CALLING,
     HI,
     IMAGE,
     KINDS,
     PHOTO,
-    SEES,
+    WITH_IMAGES,
+    WITH_TOOLS,
     Characters,
     answering,
     call,
@@ -34,7 +34,7 @@ SYSTEM = Msg("s", "§system§", "system")
 TOOLS = [{"type": "function", "function": {"name": "f", "description": "x" * 900}}]
 
 
-def talk(count: int, length: int = 90) -> list[Msg]:
+def chat(count: int, length: int = 90) -> list[Msg]:
     """Messages of both sides in turn, each marked with its number."""
     return [
         Msg(*(("Bot", f"§{at}§{'x' * length}", "assistant") if at % 2 else ("Ann", f"§{at}§{'x' * length}", "user")))
@@ -51,12 +51,11 @@ def kept_messages(payload: object, messages: Sequence[Msg]) -> list[int]:
 @pytest.mark.slow
 @formatters_of(PROVIDERS)
 @pytest.mark.parametrize("limit", [700, 1_500, 3_000, 99_999])
-def test_as_many_of_the_newest_as_fit_stay(kind: type[ChatFormatter], provider: str, limit: int) -> None:
-    messages = talk(21)
+def test_token_limit_keeps_the_newest_messages_that_fit(kind: type[ChatFormatter], provider: str, limit: int) -> None:
+    messages = chat(21)
     formatter = kind(provider, token_counter=Characters(), max_tokens=limit)
     found = kept_messages(judged(formatter, SYSTEM, *messages), messages)
     assert found == list(range(21 - len(found), 21))
-    assert found
     counted = [_count(kind(provider).format(SYSTEM, *messages[at:])) for at in range(21)]
     fits = [at for at, count in enumerate(counted) if count <= limit]
     assert found[0] == fits[0]
@@ -75,30 +74,35 @@ def _count(payload: Mapping[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_system_text_and_the_newest_stay(provider: str) -> None:
+def test_token_limit_keeps_system_text_and_the_newest_message(provider: str) -> None:
     systems = SYSTEM, Msg("s", "§developer§", "developer")
-    payload = judged(ChatFormatter(provider, token_counter=Characters(), max_tokens=400), *systems, *talk(41), BYE)
+    payload = judged(ChatFormatter(provider, token_counter=Characters(), max_tokens=400), *systems, *chat(41), BYE)
     assert places(dump(payload), "§system§", "§developer§", "bye")
-    assert kept_messages(payload, talk(41)) == [] or len(kept_messages(payload, talk(41))) < 4
+    assert len(kept_messages(payload, chat(41))) < 4
 
 
 @formatters_of(PROVIDERS)
-def test_what_must_stay_and_does_not_fit_is_an_error(kind: type[ChatFormatter], provider: str) -> None:
-    formatter = kind(provider, token_counter=Characters(), max_tokens=300)
-    for messages in (
-        [Msg("s", "x" * 400, "system"), *talk(9)],
-        [*talk(8), Msg("Ann", "x" * 400, "user")],
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [Msg("s", "x" * 400, "system"), *chat(9)],
+        [*chat(8), Msg("Ann", "x" * 400, "user")],
         [Msg("Ann", "x" * 400, "user")],
-    ):
-        with pytest.raises(
-            BudgetError, match=r"never dropped have [\d,]{3,5} tokens \(.+\), and the limit is 300: .* missing; raise"
-        ):
-            formatter.format(*messages)
+    ],
+    ids=["system text", "last message", "only message"],
+)
+def test_message_over_the_token_limit_is_an_error(
+    kind: type[ChatFormatter], provider: str, messages: list[Msg]
+) -> None:
+    formatter = kind(provider, token_counter=Characters(), max_tokens=300)
+    error = r"never dropped have [\d,]{3,5} tokens \(.+\), and the limit is 300: .* missing; raise"
+    with pytest.raises(BudgetError, match=error):
+        formatter.format(*messages)
 
 
 @pytest.mark.slow
-@formatters_of(CALLING)
-def test_a_call_and_its_results_stay_or_go_together(kind: type[ChatFormatter], provider: str) -> None:
+@formatters_of(WITH_TOOLS)
+def test_call_and_its_results_are_kept_or_dropped_together(kind: type[ChatFormatter], provider: str) -> None:
     messages: list[Msg] = []
     for number in range(12):
         ids = [f"c{number}_{at}" for at in range(number % 3 + 1)]
@@ -113,33 +117,33 @@ def test_a_call_and_its_results_stay_or_go_together(kind: type[ChatFormatter], p
     assert len(sizes) > 3
 
 
-@pytest.mark.parametrize("provider", CALLING)
-def test_the_newest_exchange_stays_whole(provider: str) -> None:
+@pytest.mark.parametrize("provider", WITH_TOOLS)
+def test_newest_tool_exchange_is_kept_complete(provider: str) -> None:
     exchange = calling(call("c1", q="§a§")), answering(result("c1", "§b§"))
-    payload = judged(ChatFormatter(provider, token_counter=Characters(), max_tokens=600), *talk(30), HI, *exchange)
+    payload = judged(ChatFormatter(provider, token_counter=Characters(), max_tokens=600), *chat(30), HI, *exchange)
     assert places(dump(payload), "§a§", "§b§")
-    assert len(kept_messages(payload, talk(30))) < 5
+    assert len(kept_messages(payload, chat(30))) < 5
 
 
 @pytest.mark.parametrize("count", [64, 512, 4_096])
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])
-def test_the_counter_is_asked_a_logarithm_of_times(provider: str, count: int) -> None:
+def test_number_of_token_counts_is_logarithmic_in_the_number_of_messages(provider: str, count: int) -> None:
     counter = Characters()
-    ChatFormatter(provider, token_counter=counter, max_tokens=2_000).format(*talk(count))
+    ChatFormatter(provider, token_counter=counter, max_tokens=2_000).format(*chat(count))
     assert 2 <= counter.asked <= log2(count) + 5
 
 
-def test_what_fits_is_counted_once() -> None:
+def test_conversation_within_the_token_limit_is_counted_once() -> None:
     counter = Characters()
     formatter = ChatFormatter("openai", token_counter=counter, max_tokens=99_999)
-    assert formatter.format(*talk(9)) == ChatFormatter("openai").format(*talk(9))
+    assert formatter.format(*chat(9)) == ChatFormatter("openai").format(*chat(9))
     tried = counter.asked - 1
     assert tried == 4, "a counter that does not say whether it adds up is tried, but once"
-    formatter.format(*talk(9))
+    formatter.format(*chat(9))
     assert counter.asked == tried + 2
 
 
-def test_a_counter_that_adds_up_is_asked_for_each_message_once() -> None:
+def test_additive_counter_counts_each_message_once() -> None:
     class Adding(CharTokenCounter):
         asked: ClassVar[list[object]] = []
 
@@ -149,40 +153,39 @@ def test_a_counter_that_adds_up_is_asked_for_each_message_once() -> None:
 
     formatter = ChatFormatter("openai", token_counter=Adding(), max_tokens=999)
     for turn in range(3):
-        payload = formatter.format(*talk(40 + 2 * turn))
+        payload = formatter.format(*chat(40 + 2 * turn))
         assert payload.trim is not None
         assert payload.trim.dropped
         assert len(Adding.asked) == 40 + 2 * turn
 
 
-@pytest.mark.parametrize("provider", CALLING)
-def test_tools_are_counted(provider: str) -> None:
-    messages = talk(21)
+@pytest.mark.parametrize("provider", WITH_TOOLS)
+def test_tools_count_towards_the_token_limit(provider: str) -> None:
+    messages = chat(21)
     formatter = ChatFormatter(provider, token_counter=Characters(), max_tokens=2_500)
     without, with_tools = (judged(formatter, *messages, tools=tools) for tools in (None, TOOLS))
     assert 0 < len(kept_messages(with_tools, messages)) < len(kept_messages(without, messages)) - 3
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_dicts_are_trimmed_as_messages_are(kind: type[ChatFormatter]) -> None:
+def test_message_dicts_are_trimmed_like_msg_objects(kind: type[ChatFormatter]) -> None:
     exchange = calling(call("c1")), answering(result("c1", "x" * 200))
-    messages = [SYSTEM, *talk(8), *exchange, *talk(8)]
+    messages = [SYSTEM, *chat(8), *exchange, *chat(8)]
     dicts = openai_dicts(messages)
     for limit in range(700, 3_500, 300):
         formatter = kind("openai", token_counter=Characters(), max_tokens=limit)
         assert judged(formatter, *dicts) == judged(formatter, *messages)
 
 
-def test_a_limit_and_its_counter_go_together() -> None:
-    wrong: list[dict[str, Any]] = [{"max_tokens": 5}, {"token_counter": Characters()}]
-    for settings in wrong:
-        for kind in KINDS:
-            with pytest.raises(FormatError, match="max_tokens and token_counter require each other"):
-                kind("openai", **settings)
+@pytest.mark.parametrize("settings", [{"max_tokens": 5}, {"token_counter": Characters()}])
+@pytest.mark.parametrize("kind", KINDS)
+def test_max_tokens_and_token_counter_require_each_other(kind: type[ChatFormatter], settings: Any) -> None:
+    with pytest.raises(FormatError, match="max_tokens and token_counter require each other"):
+        kind("openai", **settings)
 
 
-def test_a_budget_trims_what_is_sent() -> None:
-    messages = talk(10)
+def test_budget_trims_the_payload() -> None:
+    messages = chat(10)
     formatter = ChatFormatter("openai", budget=Budget(2_000, Characters(), reserve=300))
     payload = judged(formatter, *messages, tools=TOOLS)
     assert payload.trim is not None
@@ -192,26 +195,26 @@ def test_a_budget_trims_what_is_sent() -> None:
     assert ChatFormatter("openai").format(*messages).trim is None
 
 
-def test_a_budget_has_its_own_limit() -> None:
+def test_budget_together_with_max_tokens_is_an_error() -> None:
     with pytest.raises(FormatError, match="budget already sets the limit and counter"):
         ChatFormatter("openai", budget=Budget(100), max_tokens=100, token_counter=Characters())
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("provider", CALLING)
-async def test_a_budget_cuts_and_sums_up_also_on_an_event_loop(provider: str) -> None:
+@pytest.mark.parametrize("provider", WITH_TOOLS)
+async def test_budget_summarizes_with_an_async_summarizer_and_cuts_long_messages(provider: str) -> None:
     async def summarizer(messages: list[Any]) -> str:
         await asyncio.sleep(0)
         return f"{len(messages)} messages"
 
     formatter = ChatFormatter(provider, budget=Budget(1_500, CharTokenCounter(), summarizer))
-    payload = await formatter.aformat(SYSTEM, *talk(41), HI)
+    payload = await formatter.aformat(SYSTEM, *chat(41), HI)
     formatter.validate(payload)
     assert payload.trim is not None
     assert payload.trim.summarized
     assert f"Summary of the earlier conversation: {len(payload.trim.summarized)} messages" in dump(payload)
     with pytest.raises(BudgetError, match="use afit, or the formatter's aformat"):
-        ChatFormatter(provider, budget=Budget(1_500, CharTokenCounter(), summarizer)).format(SYSTEM, *talk(41), HI)
+        ChatFormatter(provider, budget=Budget(1_500, CharTokenCounter(), summarizer)).format(SYSTEM, *chat(41), HI)
 
     cutting = ChatFormatter(provider, budget=Budget(300, CharTokenCounter(), cut="middle"))
     payload = judged(cutting, SYSTEM, Msg("Ann", "§a§ " + "x. " * 900 + "§b§", "user"))
@@ -219,8 +222,8 @@ async def test_a_budget_cuts_and_sums_up_also_on_an_event_loop(provider: str) ->
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "ollama-generate"])
-def test_a_counter_that_takes_the_system_text_from_its_list_leaves_the_payload_whole(provider: str) -> None:
-    """Counting popped the system message off the very list that was sent."""
+def test_counter_that_modifies_its_messages_does_not_change_the_payload(provider: str) -> None:
+    """Counting removed the system message from the list that was sent."""
 
     class Popping(Characters):
         def count(self, messages: Sequence[Mapping[str, Any]], tools: object = None) -> int:
@@ -232,9 +235,9 @@ def test_a_counter_that_takes_the_system_text_from_its_list_leaves_the_payload_w
     assert limited.format(system, HI) == ChatFormatter(provider).format(system, HI)
 
 
-@formatters_of(SEES)
-def test_trimming_shows_a_tools_picture_once_and_changes_no_input(kind: type[ChatFormatter], provider: str) -> None:
-    """Each round of trimming put the pictures of results into the caller's list once more."""
+@formatters_of(WITH_IMAGES)
+def test_trimming_keeps_each_tool_image_once_and_changes_no_input(kind: type[ChatFormatter], provider: str) -> None:
+    """Each round of trimming added the images of results to the caller's list again."""
     messages = [Msg("Ann", "x" * 9_000, "user")]
     for number, picture in enumerate((IMAGE, PHOTO)):
         messages += [HI, calling(call(f"c{number}")), answering(result(f"c{number}", picture))]
@@ -246,10 +249,10 @@ def test_trimming_shows_a_tools_picture_once_and_changes_no_input(kind: type[Cha
     assert [dump(payload).count(each) for each in (PNG, JPEG)] == [1, 1]
 
 
-def test_trimming_passes_an_unanswered_call_and_is_reported() -> None:
-    # Behind a call that nobody answered nothing could be cut, and that something was cut no report said.
+def test_trimming_drops_an_unanswered_call_and_is_reported() -> None:
+    # Nothing after an unanswered call could be dropped, and dropping was not reported.
     class Spoiling(Characters):
-        """Empties the list of tools that it is given: the payload's own once."""
+        """Empties the list of tools, which was once the list of the payload."""
 
         def count(self, messages: Sequence[Mapping[str, Any]], tools: Any = None) -> int:
             count = super().count(messages, tools)

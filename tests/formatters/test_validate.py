@@ -1,4 +1,4 @@
-"""What the validator says of payloads: of broken ones where and what to do, of strangers' good ones nothing at all."""
+"""The validator reports the place and the fix of each violation, and accepts payloads of real requests."""
 
 import re
 from copy import deepcopy
@@ -57,7 +57,7 @@ LINE = re.compile(r"  (the payload|[\w.\[\]$-]+) \S.*; \S.*")
 
 
 def complaints(provider: str, payload: Any) -> list[str]:
-    """What the validator has against a payload: where, what, and what to do, a line each."""
+    """The violations that the validator reports for a payload: place, problem and fix, one line each."""
     before = deepcopy(payload)
     _validate._shape_of.cache_clear()  # noqa: SLF001 - otherwise the check of another test is judged
     try:
@@ -77,7 +77,7 @@ WRONG: list[tuple[str, Payload, str]] = [
     ("openai", {}, "messages is missing; add it"),
     ("openai", turns(), "messages is empty; add at least 1, or remove the key"),
     ("openai", {"messages": "Hi."}, "messages is the str 'Hi.'; use a list"),
-    # System text alone once spoke for all messages.
+    # Valid system text once hid invalid messages.
     ("openai", {"messages": [S, 5]}, "messages[1] is the int 5; use a JSON object"),
     ("openai", turns(U | {"role": "human"}),
      "messages[0].role is the str 'human'; use 'system' or 'user' or 'assistant' or 'tool' or 'developer'"),
@@ -113,7 +113,7 @@ WRONG: list[tuple[str, Payload, str]] = [
      f"messages[2].tool_calls[0] makes the call '{LONG}', which has no result; put its result directly after it\n"
      "tools[1].function.name is 'weather', the name of another tool; use a unique name for each tool")),
     ("deepseek", turns("SUU"), "messages[2] has the role 'user', like the turn before it; join both messages"),
-    # A role that is unknown there is one fault, and no turn that comes first.
+    # An unknown role is reported once, and not as a wrong first turn too.
     ("deepseek", turns(S | {"role": "developer"}, U),
      "messages[0].role is the str 'developer'; use 'system' or 'user' or 'assistant' or 'tool'"),
     ("deepseek", turns(U | {"role": "human"}, U | {"role": "human"}),
@@ -337,13 +337,13 @@ WRONG: list[tuple[str, Payload, str]] = [
 ]  # fmt: skip
 
 
-def test_each_violation_is_told_with_its_path_and_what_to_do() -> None:
-    for provider, payload, lines in WRONG:
-        assert complaints(provider, payload) == lines.splitlines(), (provider, payload)
+@pytest.mark.parametrize(("provider", "payload", "lines"), WRONG)
+def test_violation_is_reported_with_its_path_and_its_fix(provider: str, payload: Payload, lines: str) -> None:
+    assert complaints(provider, payload) == lines.splitlines()
 
 
 def leads_somewhere(payload: Any, line: str) -> bool:
-    """Whether a path is one of the payload: all its steps are there, the last one at least could be."""
+    """Whether a reported path exists in the payload; its last key may be missing."""
     steps = [int(at) if at else key for at, key in re.findall(r"\[(\d+)\]|([^.\[\]]+)", line.partition(" ")[0])]
     target = payload
     for step in steps[:-1]:
@@ -352,7 +352,7 @@ def leads_somewhere(payload: Any, line: str) -> bool:
 
 
 @pytest.mark.parametrize(("provider", "label", "payload"), BROKEN, ids=[f"{who}: {label}" for who, label, _ in BROKEN])
-def test_the_paths_of_broken_payloads_lead_somewhere(provider: str, label: str, payload: Payload) -> None:
+def test_reported_paths_exist_in_the_broken_payload(provider: str, label: str, payload: Payload) -> None:
     found = complaints(provider, payload)
     assert found, label
     assert all(leads_somewhere(payload, line) for line in found), found
@@ -482,7 +482,7 @@ STRANGERS: dict[str, dict[str, Payload]] = {
 }
 EXPLICIT = {"prompt_cache_breakpoint": {"mode": "explicit"}}
 CODE_TOOLS = ("code_execution", "bash_code_execution", "text_editor_code_execution")
-# A payload of each form with all keys that its messages and tools may have.
+# A payload of each form with all keys that its messages and tools can have.
 FULL: dict[str, Payload] = {
     "openai": turns(
         S | {"name": "boss"},
@@ -553,17 +553,20 @@ FOREIGN = [(provider, label, payload) for provider, made in STRANGERS.items() fo
 FOREIGN += [(provider, "all keys", payload) for provider, payload in FULL.items()]
 
 
-def test_what_real_servers_take_is_accepted() -> None:
-    for provider, label, payload in FOREIGN:
-        assert complaints(provider, payload) == [], (provider, label)
+@pytest.mark.parametrize(
+    ("provider", "payload"), [case[::2] for case in FOREIGN], ids=[f"{who}: {label}" for who, label, _ in FOREIGN]
+)
+def test_payload_that_real_servers_accept_is_valid(provider: str, payload: Payload) -> None:
+    assert complaints(provider, payload) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("style", get_args(HistoryStyle))
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_our_own_payloads_in_the_documented_styles_are_accepted(provider: str, style: HistoryStyle) -> None:
+def test_formatted_payloads_of_every_history_style_are_valid(provider: str, style: HistoryStyle) -> None:
     formatter = MultiAgentFormatter(provider, history_style=style)
     formatter.validate(formatter.format({"role": "user", "content": "Hi."}))
+    formatted = 0
     for seed in range(60):
         messages = Maker(Random(seed)).conversation()  # noqa: S311 - chance is what is wanted
         try:
@@ -573,6 +576,8 @@ def test_our_own_payloads_in_the_documented_styles_are_accepted(provider: str, s
                 raise
         else:
             formatter.validate(payload)
+            formatted += 1
+    assert formatted > 50
 
 
 KEYS = (
@@ -590,7 +595,7 @@ WHOLE = [(provider, payload) for provider, _, payload in (*FOREIGN, *BROKEN)]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_an_integer_that_cannot_be_written_is_refused_like_any_other(provider: str) -> None:
+def test_integer_too_large_to_print_is_refused(provider: str) -> None:
     formatter, huge = ChatFormatter(provider), 10**5000
     key = formatter.profile.form.messages_key
     part = {"type": "text", "text": huge, "parts": huge, "image_url": {"url": huge}}
@@ -601,7 +606,7 @@ def test_an_integer_that_cannot_be_written_is_refused_like_any_other(provider: s
 
 @pytest.mark.slow
 @given(st.data())
-def test_anything_at_any_place_is_accepted_or_refused_with_places_that_are_there(data: st.DataObject) -> None:
+def test_random_values_at_any_path_are_accepted_or_refused_with_existing_paths(data: st.DataObject) -> None:
     provider, good = data.draw(st.sampled_from(WHOLE), "payload")
     payload = deepcopy(dict(good))
     for _ in range(data.draw(st.integers(1, 3), "mutations")):
@@ -620,26 +625,28 @@ def test_anything_at_any_place_is_accepted_or_refused_with_places_that_are_there
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_what_is_no_object_at_all_is_refused(provider: str) -> None:
-    values: dict[str, Any] = {"None": None, "a list": [], "the str 'Hi.'": "Hi.", "the int 5": 5, "True": True}
-    for what, payload in values.items():
-        assert complaints(provider, payload) == [f"the payload is {what}; use a JSON object"]
+@pytest.mark.parametrize(
+    ("description", "payload"),
+    [("None", None), ("a list", []), ("the str 'Hi.'", "Hi."), ("the int 5", 5), ("True", True)],
+)
+def test_payload_that_is_not_an_object_is_refused(provider: str, description: str, payload: Any) -> None:
+    assert complaints(provider, payload) == [f"the payload is {description}; use a JSON object"]
 
 
-def test_blank_texts_of_the_responses_api_are_told_where_a_profile_refuses_them() -> None:
-    told = r"\n  instructions is a blank text; remove it\n  input is a blank text; remove it$"
-    with pytest.raises(FormatError, match=told):
+def test_blank_responses_api_texts_are_refused_by_a_profile_without_empty_text() -> None:
+    message = r"\n  instructions is a blank text; remove it\n  input is a blank text; remove it$"
+    with pytest.raises(FormatError, match=message):
         ChatFormatter(OPENAI_RESPONSES.but(empty_text=False)).validate({"instructions": " ", "input": ""})
 
 
-def test_a_model_that_is_no_text_has_no_rules_of_its_own() -> None:
+def test_model_that_is_not_a_string_has_no_validation_rules() -> None:
     assert not complaints("anthropic", turns(U, model=5))
 
 
 @pytest.mark.parametrize("messages", [None, 5, "", {}, [], [None], [[]]])
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_system_text_beside_no_messages_is_no_payload(provider: str, messages: object) -> None:
-    # Where only the system text could be seen, the messages were taken to be a list.
+def test_payload_of_system_text_without_messages_is_refused(provider: str, messages: object) -> None:
+    # With system text, the type of the messages was not checked.
     key = ChatFormatter(provider).profile.form.messages_key
     payload = {key: messages, "system": "s", "instructions": "s", "system_instruction": "s"}
     if isinstance(messages, str):

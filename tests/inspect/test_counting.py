@@ -1,4 +1,4 @@
-"""Counters by name, and what a view counts once."""
+"""Token counters by name, and caching of token counts."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from lazyprompt.inspect.counting import CountedOnce, counter_named, unit_of
 from support.inspect_views import CHARS
 
 
-def test_counters_have_units() -> None:
+def test_token_counters_have_units() -> None:
     found = [unit_of(counter_named(name)) for name in ("chars", "approximate")]
     assert [*found, unit_of(CountedOnce(CHARS))] == ["characters", "tokens (about)", "tokens"]
 
@@ -20,7 +20,7 @@ KNOWN = "approximate, chars, tiktoken:MODEL_OR_ENCODING, huggingface:PATH, anthr
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ("char", f"unknown token counter 'char' (did you mean 'chars'?); expected one of {KNOWN}"),
         *((name, f"{name} requires an argument; use {name}:MODEL") for name in ("anthropic", "gemini")),
@@ -29,14 +29,14 @@ KNOWN = "approximate, chars, tiktoken:MODEL_OR_ENCODING, huggingface:PATH, anthr
         *((f"{name}:x", f"{name} accepts no argument; write only {name}") for name in ("approximate", "chars")),
     ],
 )
-def test_a_wrong_counter_is_told_with_the_known_ones(spec: str, said: str) -> None:
+def test_invalid_counter_name_error_contains_the_correct_form(spec: str, message: str) -> None:
     with pytest.raises(TokenizerError) as caught:
         counter_named(spec)
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 class Asked:
-    """A provider's counter: of a model, which may fail."""
+    """A fake provider counter that can fail."""
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -51,7 +51,7 @@ class Asked:
 
 
 @pytest.mark.parametrize(("name", "kind"), [("anthropic", "AnthropicTokenCounter"), ("gemini", "GeminiTokenCounter")])
-def test_a_providers_counter_tells_its_clients_errors(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provider_counter_reports_errors_of_its_client(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counters, kind, Asked)
     counter: Any = counter_named(f"{name}:model")
     assert (counter.count([{"role": "user", "content": "ab"}], [{"a": 1}]), counter.count_text("abc")) == (10, 2)
@@ -62,7 +62,7 @@ def test_a_providers_counter_tells_its_clients_errors(name: str, kind: str, monk
         counter.count_text("")
 
 
-def test_a_text_is_counted_once() -> None:
+def test_counted_once_counts_each_text_once() -> None:
     texts: list[str] = []
 
     class Noting(CharTokenCounter):

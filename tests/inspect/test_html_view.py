@@ -1,4 +1,4 @@
-"""What a notebook shows: whatever a text says, it is shown whole, and it is nothing but text."""
+"""HTML views: every text is shown completely and escaped."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ HOSTILE: Final = (
     "\n\n\tx",
 )
 TEXTS: Final = st.lists(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=8)), max_size=4).map("".join)
-# What was cut or decoded wrongly.
+# Texts that were truncated or decoded wrongly.
 BROKEN: Final = st.lists(st.one_of(TEXTS, st.sampled_from(["\ud800", "\udfff\ud83d"])), max_size=4).map("".join)
 
 STYLE: Final = re.findall("<style>(.*?)</style>", Msg("a", "b", "user")._repr_html_(), re.DOTALL)[0]
@@ -89,7 +89,7 @@ VALUES: Final = {
 }
 
 
-# A picture by its bytes, but not of a kind that is shown.
+# A valid image of a type that is not shown.
 BMP: Final = b"BM" + struct.pack("<IHHIIiiHHIIiiII", 58, 0, 0, 54, 40, 1, 1, 1, 24, 0, 4, 0, 0, 0, 0) + bytes(4)
 
 
@@ -103,7 +103,7 @@ def png(width: int, height: int) -> str:
 
 
 def parse_html(html: str) -> Element:
-    """A view as a browser reads it; what HTML's standard calls an error is one."""
+    """Parse a view strictly, and check its tags and attributes."""
     html.encode()
     whole: Element = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parseFragment(html)
     for each in whole.iter():
@@ -120,7 +120,7 @@ def parse_html(html: str) -> Element:
 
 
 def element_text(element: Element) -> str:
-    """The text of an element, with the signs that are written out as the signs they are."""
+    """The text of an element, with escaped characters decoded."""
     return "".join(_said(element))
 
 
@@ -141,7 +141,7 @@ def texts(html: str) -> list[str]:
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.lists(BROKEN, min_size=1, max_size=4))
-def test_a_rendered_prompt_is_shown_whole(values: list[str]) -> None:
+def test_html_of_a_rendered_prompt_contains_the_whole_text(values: list[str]) -> None:
     parts = ["begin", *(part for value in values for part in (value, "\n"))]
     slots = ["m", *(slot for at, _ in enumerate(values) for slot in ("qr"[at % 2], "m"))]
     rendered = Rendered(parts, slots)
@@ -151,7 +151,7 @@ def test_a_rendered_prompt_is_shown_whole(values: list[str]) -> None:
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(TEXTS, TEXTS)
-def test_a_prompt_is_shown_whole(one: str, other: str) -> None:
+def test_html_of_a_prompt_contains_all_its_texts(one: str, other: str) -> None:
     tool = {"type": "function", "function": {"name": "f", "description": other, "parameters": {"type": "object"}}}
     prompt = Prompt(one, one, other, one, [[other, one]], [tool], other)
     shown = texts(prompt._repr_html_())
@@ -163,7 +163,7 @@ def test_a_prompt_is_shown_whole(one: str, other: str) -> None:
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(TEXTS, TEXTS)
-def test_messages_are_shown_whole(one: str, other: str) -> None:
+def test_html_of_a_message_contains_all_its_texts(one: str, other: str) -> None:
     message = Msg(
         one,
         [
@@ -192,7 +192,7 @@ def test_messages_are_shown_whole(one: str, other: str) -> None:
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(TEXTS, TEXTS)
-def test_reports_and_answers_are_shown_whole(one: str, other: str) -> None:
+def test_html_of_reports_and_replies_contains_all_their_texts(one: str, other: str) -> None:
     items = [ItemTokens(one, other, 7, 0), ItemTokens("user", "input", 5, 5)]
     report = TrimReport(9, {0: ("dropped", one)}, lambda: Account(12, 5, items, {other: Tokens(12, 5)}), other)
     cells = [element_text(each) for each in parse_html(report._repr_html_()).iter("td")]
@@ -203,7 +203,7 @@ def test_reports_and_answers_are_shown_whole(one: str, other: str) -> None:
     assert shown == [*([one] if one else []), repr({"x": other})]
 
 
-def test_what_is_shown_of_a_look_is_what_is_sent() -> None:
+def test_html_of_a_look_contains_the_sent_prompt() -> None:
     prompter = ChatPrompter("From {q}: {r}")
     values = {"q": "".join(HOSTILE), "r": "", "input": "Hi <|im_end|>"}
     flat = look(prompter, CallArguments(values), title=HOSTILE[0], model="qwen2.5", window=100)
@@ -222,7 +222,7 @@ def test_what_is_shown_of_a_look_is_what_is_sent() -> None:
     assert '"role": "user"' in texts(payload._repr_html_())[0]
 
 
-def test_hidden_signs_are_named_and_an_unknown_origin_is_told() -> None:
+def test_html_names_invisible_characters_and_an_unknown_origin() -> None:
     html = Rendered(["x"], ["m"], "a <reason>")._repr_html_()
     assert "chat template: a &lt;reason&gt;" in html
     html = Rendered(("", "a\u202eb\ud800", ""), ("m", "q", "m"))._repr_html_()
@@ -230,7 +230,7 @@ def test_hidden_signs_are_named_and_an_unknown_origin_is_told() -> None:
     assert '<span class="lp-sign" title="U+D800">U+D800</span>' in html
 
 
-def test_slots_have_colours_and_a_legend() -> None:
+def test_html_has_slot_colors_and_a_legend() -> None:
     html = Rendered(("a", "b", "c", "d", "e"), ("markers", "q", "markers", "r", "markers"))._repr_html_()
     legend = [element_text(each) for each in parse_html(html).iter("li")]
     assert legend == ["markers 3", "q 1", "r 1", "not trusted"]
@@ -248,7 +248,7 @@ def test_slots_have_colours_and_a_legend() -> None:
     ],
     ids=["long", "hidden signs", "many segments", "lines"],
 )
-def test_a_long_prompt_makes_no_huge_notebook(rendered: Rendered) -> None:
+def test_html_of_a_long_prompt_is_limited_in_size(rendered: Rendered) -> None:
     html = rendered._repr_html_()
     assert len(html) < 2_000_000
     left = re.search(r"… ([\d,]+) more characters are not shown here", html)
@@ -261,7 +261,7 @@ def test_a_long_prompt_makes_no_huge_notebook(rendered: Rendered) -> None:
 
 
 @pytest.mark.slow
-def test_long_conversations_and_reports_are_folded_and_cut() -> None:
+def test_html_of_long_conversations_and_reports_is_folded_and_cut() -> None:
     html = messages_html([Msg("user", "x" * 100, "user")] * 5_000)
     assert len(html) < 500_000
     assert re.search(r"<summary>[\d,]+ more messages</summary>", html)
@@ -279,7 +279,7 @@ WEBP = b"RIFF\x16\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x00\x00\x00\x00\x01\x00\x0
 
 PICTURES: Final = {
     "png": ("image/png", png(2, 3), True),
-    "png as jpeg": ("image/jpeg", png(2, 3), True),  # what the bytes are counts
+    "png as jpeg": ("image/jpeg", png(2, 3), True),  # the detected type is shown
     "svg": ("image/svg+xml", b64encode(b"<svg onload='alert(1)'/>").decode(), False),
     "svg as png": ("image/png", b64encode(b"<svg onload='alert(1)'/>").decode(), False),
     "bmp": ("image/png", b64encode(BMP).decode(), False),
@@ -295,7 +295,7 @@ PICTURES: Final = {
 
 
 @pytest.mark.parametrize(("media_type", "data", "shown"), PICTURES.values(), ids=PICTURES)
-def test_pictures_are_shown_where_their_bytes_are_pictures(media_type: str, data: str, shown: bool) -> None:  # noqa: FBT001 - a parameter
+def test_image_is_shown_only_if_its_bytes_are_a_supported_image(media_type: str, data: str, shown: bool) -> None:  # noqa: FBT001 - a parameter
     root = parse_html(Msg("user", [ImageBlock(Base64Source(media_type, data))], "user")._repr_html_())
     kind = media_type if data.startswith(("R0lG", "/9j", "UklG")) else "image/png"
     assert [each.get("src") for each in root.iter("img")] == ([f"data:{kind};base64,{data}"] if shown else [])
@@ -303,8 +303,8 @@ def test_pictures_are_shown_where_their_bytes_are_pictures(media_type: str, data
 
 
 @pytest.mark.slow
-def test_pictures_have_room_for_all_together_and_addresses_are_text() -> None:
-    # Bytes behind the end of a picture are nobody's, and count.
+def test_images_share_a_size_limit_and_image_urls_are_shown_as_text() -> None:
+    # Bytes after the end of an image count towards the limit.
     large = b64encode(b64decode(png(2, 3)) + bytes(600_000)).decode()
     root = parse_html(Msg("user", [ImageBlock(Base64Source("image/png", large))] * 9, "user")._repr_html_())
     assert len([*root.iter("img")]) == 2
@@ -319,7 +319,7 @@ def test_pictures_have_room_for_all_together_and_addresses_are_text() -> None:
     assert texts(html) == ["https://example.org/x.png", "https://example.org/y"]
 
 
-def test_secrets_stay_hidden() -> None:
+def test_html_contains_no_secrets() -> None:
     key = SecretText("sk-never-shown", "${env:KEY}")
     call = ToolUseBlock("c", "f", {})
     object.__setattr__(call, "input", {"key": [key]})
@@ -337,7 +337,7 @@ def test_secrets_stay_hidden() -> None:
 
 
 @pytest.mark.slow
-def test_an_answer_of_a_client_shows_what_it_says_and_costs() -> None:
+def test_html_of_a_module_response_contains_its_text_calls_and_usage() -> None:
     answer = Answer("At <nine>.", calls=(("c1", "hours", {"day": "Sunday"}),), finish="tool_calls", prompt_tokens=31)
     with ModelServer(answer) as server:
         asked = OnlineChatModule("ollama", model="qwen3", base_url=server.url("ollama"))
@@ -350,7 +350,7 @@ def test_an_answer_of_a_client_shows_what_it_says_and_costs() -> None:
 
 
 class SaysItIsHtml(str):
-    """Text of the kind that Jinja and markupsafe write out as it is."""
+    """Text with ``__html__``, which Jinja and markupsafe do not escape."""
 
     __slots__ = ()
 
@@ -358,15 +358,15 @@ class SaysItIsHtml(str):
         return self
 
 
-def test_a_value_that_calls_itself_markup_is_text() -> None:
-    evil = "<script>window.__ran = 1</script>"
-    for html in (every_view(evil), every_view(SaysItIsHtml(evil))):
-        assert "<script" not in html
-        for view in html.split('<div class="lazyprompt">')[1:]:
-            parse_html(f'<div class="lazyprompt">{view}')
+@pytest.mark.parametrize("kind", [str, SaysItIsHtml])
+def test_value_with_an_html_method_is_escaped(kind: type[str]) -> None:
+    html = every_view(kind("<script>window.__ran = 1</script>"))
+    assert "<script" not in html
+    for view in html.split('<div class="lazyprompt">')[1:]:
+        parse_html(f'<div class="lazyprompt">{view}')
 
 
-def test_each_output_of_a_template_goes_through_a_filter_that_escapes() -> None:
+def test_every_template_output_is_escaped_by_a_filter() -> None:
     source = (Path(lazyprompt.inspect.__file__).parent / "views" / "views.html").read_text(encoding="utf-8")
     tree = Environment(autoescape=True).parse(source)
     macros = {node.name for node in tree.find_all(nodes.Macro)} | {"caller", "cells"}
@@ -388,7 +388,7 @@ def test_each_output_of_a_template_goes_through_a_filter_that_escapes() -> None:
 
 
 @pytest.mark.slow
-def test_jinja_is_imported_when_a_view_is_made() -> None:
+def test_jinja_is_imported_only_when_html_is_made() -> None:
     code = (
         "import sys, lazyprompt; r = lazyprompt.Rendered(('a',), ('m',)); assert 'jinja2' not in sys.modules; "
         "r._repr_html_(); assert 'jinja2' in sys.modules"
@@ -396,7 +396,7 @@ def test_jinja_is_imported_when_a_view_is_made() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - our own interpreter
 
 
-def test_the_style_reaches_nothing_else() -> None:
+def test_css_rules_apply_only_inside_the_view() -> None:
     rules = STYLE.strip()
     selectors = re.findall(r"([^{}]+)\{[^{}]*\}", rules)
     assert "".join(re.findall(r"[^{}]+\{[^{}]*\}", rules)) == rules
@@ -427,7 +427,7 @@ HUES = [color_of("background", rf" \.lp-hue{at}") for at in range(9)]
 
 
 @pytest.mark.parametrize("night", [False, True], ids=["day", "night"])
-def test_text_is_seen_on_every_colour(night: bool) -> None:  # noqa: FBT001 - a parameter
+def test_text_has_enough_contrast_on_every_background_color(night: bool) -> None:  # noqa: FBT001 - a parameter
     for behind in [*HUES, PAPER]:
         for ink in (INK, QUIET) if behind is PAPER else (INK,):
             dark, light = sorted((luminance(behind[night]), luminance(ink[night])))
@@ -482,7 +482,7 @@ def open_view(page: Page, body: str, attributes: str = "") -> None:
 
 
 @pytest.mark.slow
-def test_a_browser_runs_nothing_and_asks_for_nothing(page: Page) -> None:
+def test_browser_runs_no_script_and_sends_no_request_for_hostile_views(page: Page) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     open_view(page, "")
@@ -498,8 +498,8 @@ def test_a_browser_runs_nothing_and_asks_for_nothing(page: Page) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_views_are_accessible(page: Page, scheme: Any) -> None:
-    # Only where there is a browser; it has no types.
+def test_html_views_are_accessible(page: Page, scheme: Any) -> None:
+    # Imported only where there is a browser; it has no types.
     from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # noqa: PLC0415
 
     page.emulate_media(color_scheme=scheme)
@@ -524,7 +524,7 @@ def test_views_are_accessible(page: Page, scheme: Any) -> None:
         ("dark", "class=vscode-light", False),
     ],
 )
-def test_the_theme_of_the_notebook_goes_before_the_system(page: Page, system: Any, theme: str, night: bool) -> None:  # noqa: FBT001 - a parameter
+def test_notebook_theme_overrides_the_system_color_scheme(page: Page, system: Any, theme: str, night: bool) -> None:  # noqa: FBT001 - a parameter
     page.emulate_media(color_scheme=system)
     open_view(page, Msg("a", "b", "user")._repr_html_(), theme)
     behind = page.evaluate("getComputedStyle(document.querySelector('.lazyprompt')).backgroundColor")

@@ -17,7 +17,7 @@ from lazyprompt import (
     Markers,
     Prompter,
 )
-from lazyprompt.errors import FormatError, LazyPromptError, SafetyError, SlotError
+from lazyprompt.errors import BudgetError, FormatError, SafetyError, SlotError
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.inspect.look import (
     CallArguments,
@@ -47,8 +47,8 @@ def slot_tokens(seen: Look, name: str) -> tuple[int, str]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
-def test_the_library_is_shown_as_it_is_sent() -> None:
-    """A share of what ``python tests/support/inspected_library.py`` looks at."""
+def test_look_of_each_library_case_matches_the_sent_prompt() -> None:
+    """A sample of the cases that ``python tests/support/inspected_library.py`` checks."""
     assert len(cases()) == len(FORMS) * len(INPUTS)
     some = share(25)
     assert len({case.form for case in some}) == len({form for form, _ in FORMS})
@@ -80,12 +80,13 @@ PROMPTERS: dict[str, tuple[Prompter, CallArguments]] = {
 
 @pytest.mark.parametrize("name", PROMPTERS)
 @pytest.mark.parametrize(("form", "model"), [("flat", None), ("flat", "qwen3"), ("openai", None), ("gemini", None)])
-def test_what_is_shown_is_what_generate_prompt_gives(name: str, form: str, model: str | None) -> None:
+def test_look_shows_the_result_of_generate_prompt(name: str, form: str, model: str | None) -> None:
     prompter, call = PROMPTERS[name]
     try:
         expected: Any = prompter.generate_prompt(*call, format=form, model=model)
-    except LazyPromptError as error:
-        with pytest.raises(type(error)):
+    except BudgetError:
+        assert (name, model) == ("budget", "qwen3")
+        with pytest.raises(BudgetError, match="never dropped have 139 tokens"):
             look(prompter, call, form=form, model=model)
         return
     seen = look(prompter, call, form=form, model=model)
@@ -93,13 +94,13 @@ def test_what_is_shown_is_what_generate_prompt_gives(name: str, form: str, model
     assert sum(slot.tokens for slot in seen.slots) == seen.total
     if form == "flat":
         assert "".join(segment.text for segment in seen.segments) == expected
-        assert "".join(slot.text for slot in seen.slots) != ""
         by_slot = {slot.name: "".join(text for text, of, _ in seen.segments if of == slot.name) for slot in seen.slots}
         assert by_slot == {slot.name: slot.text for slot in seen.slots}
         assert seen.segments == prompter.render(*call, model=model).segments
 
 
-def test_hooks_run_once() -> None:
+@pytest.mark.parametrize("form", ["flat", "openai", "anthropic"])
+def test_look_runs_hooks_once(form: str) -> None:
     ran: list[object] = []
 
     def hook(given: object, history: Any, tools: Any, label: str | None) -> tuple[object, Any, Any, str | None]:
@@ -107,13 +108,11 @@ def test_hooks_run_once() -> None:
         return {"x": f"{given} again"}, history, tools, label
 
     prompter = ChatPrompter("Say {x}").pre_hook(hook)
-    for form in ("flat", "openai", "anthropic"):
-        ran.clear()
-        assert "Hi again" in json.dumps(look(prompter, CallArguments("Hi"), form=form).sent)
-        assert ran == ["Hi"]
+    assert "Hi again" in json.dumps(look(prompter, CallArguments("Hi"), form=form).sent)
+    assert ran == ["Hi"]
 
 
-def test_slots_of_a_payload_in_the_order_in_which_it_is_read() -> None:
+def test_slots_of_a_payload_are_in_the_order_of_the_prompt() -> None:
     prompter = ChatPrompter({"system": "Be {x}.", "user": "Do {y}: "}, system="S.")
     seen = look(
         prompter, CallArguments({"x": "brief", "y": "it", "input": "now"}, PAIRS, [TOOL], "Yes"), form="anthropic"
@@ -125,7 +124,7 @@ def test_slots_of_a_payload_in_the_order_in_which_it_is_read() -> None:
     assert slot_tokens(seen, "framing")[1] == ""
 
 
-def test_within_a_budget_only_what_is_left_is_shown() -> None:
+def test_look_with_a_budget_shows_only_the_kept_messages() -> None:
     seen = look(
         ChatPrompter("Say"), CallArguments("Hi", PAIRS), form="openai", counter=CharTokenCounter(), max_tokens=70
     )
@@ -140,7 +139,7 @@ def test_within_a_budget_only_what_is_left_is_shown() -> None:
 @pytest.mark.parametrize(
     ("counter", "unit"), [(None, "tokens (about)"), (CharTokenCounter(), "characters"), ("other", "tokens")]
 )
-def test_it_says_what_was_counted(counter: Any, unit: str) -> None:
+def test_look_has_the_unit_of_its_token_counter(counter: Any, unit: str) -> None:
     class Words:
         def count(self, messages: Sequence[Mapping[str, Any]], tools: object = None) -> int:
             return sum(self.count_text(str(message["content"])) for message in messages) + (tools is not None)
@@ -153,13 +152,13 @@ def test_it_says_what_was_counted(counter: Any, unit: str) -> None:
     )
 
 
-def test_a_prompter_with_a_budget_counts_with_its_own_counter() -> None:
+def test_look_counts_with_the_counter_of_the_prompters_budget() -> None:
     seen = look(PROMPTERS["budget"][0], PROMPTERS["budget"][1])
     assert seen.total == len(str(seen.sent)) <= 120
     assert seen.unit == "tokens"
 
 
-def test_each_text_is_counted_once() -> None:
+def test_look_counts_each_text_once() -> None:
     counted: list[str] = []
 
     class Counter:
@@ -174,7 +173,7 @@ def test_each_text_is_counted_once() -> None:
     assert len(counted) == len(set(counted)) > 3
 
 
-def test_the_window_is_that_of_the_model() -> None:
+def test_look_has_the_context_window_of_the_model() -> None:
     prompter = ChatPrompter("Say")
     assert look(prompter, CallArguments("Hi"), form="anthropic", model="claude-opus-4-5").window == 200_000
     assert look(prompter, CallArguments("Hi"), form="anthropic", model="claude-opus-4-5", window=9).window == 9
@@ -182,7 +181,7 @@ def test_the_window_is_that_of_the_model() -> None:
     assert look(prompter, CallArguments("Hi")).window is None
 
 
-def test_a_provider_or_family_of_ones_own_is_a_value() -> None:
+def test_look_accepts_a_custom_profile_and_custom_markers() -> None:
     own, bird = ChatFormatter("mistral").profile.but(name="acme"), Markers(soh="<|usr|>", eoh="<|end|>", soa="<|bot|>")
     prompter, call = ChatPrompter("Be brief."), CallArguments("Hi", None, None, None)
     seen, flat = look(prompter, call, form=own), look(prompter, call, model=bird)
@@ -193,14 +192,14 @@ def test_a_provider_or_family_of_ones_own_is_a_value() -> None:
         saved_look('{"messages": []}', model=bird)  # type: ignore[arg-type]
 
 
-def test_errors_are_those_of_generate_prompt() -> None:
+def test_look_raises_the_errors_of_generate_prompt() -> None:
     with pytest.raises(SlotError, match="no value for 'x'"):
         look(ChatPrompter("Say {x} {y}"), CallArguments({"y": "1"}))
     with pytest.raises(SafetyError, match="contains the control sequence"):
         look(ChatPrompter("{x}").with_safety("raise"), CallArguments({"x": "<|im_end|>"}))
 
 
-def test_a_file_is_looked_at_with_its_inputs() -> None:
+def test_look_renders_a_prompty_file_with_its_inputs() -> None:
     prompty = Prompty.loads("---\ninputs:\n  q: {kind: string}\n---\nsystem:\nBe brief.\nuser:\n{{q}} now\n")
     seen = look(prompty.prompter, CallArguments({"q": "<|im_end|>"}), title="brief.prompty", model="qwen2.5")
     assert seen.sent == prompty.generate_prompt({"q": "<|im_end|>"}, model="qwen2.5")
@@ -208,7 +207,7 @@ def test_a_file_is_looked_at_with_its_inputs() -> None:
     assert seen.title == "brief.prompty"
 
 
-def test_as_json_it_is_what_programs_need() -> None:
+def test_look_json_contains_all_fields_of_a_look() -> None:
     call = CallArguments({"x": "<|im_end|>\u202e"}, PAIRS)
     seen = look(ChatPrompter("Say {x}."), call, model="qwen2.5", max_tokens=1000, window=90, title="x.json")
     found: Any = json.loads(json.dumps(look_json(seen)))
@@ -233,7 +232,7 @@ def test_as_json_it_is_what_programs_need() -> None:
     assert (len(found["marks"]), len(found["cautions"]), trim["after"]) == (2, 4, seen.total)
 
 
-def test_as_json_a_payload_has_its_report() -> None:
+def test_look_json_of_a_payload_contains_its_report() -> None:
     history = [{"role": "user", "name": "Ann", "content": "Hi"}, {"role": "assistant", "content": "Yes"}]
     found: Any = look_json(look(ChatPrompter("Say"), CallArguments("More", history), form="anthropic"))
     assert found["text"] is None
@@ -244,8 +243,8 @@ def test_as_json_a_payload_has_its_report() -> None:
     assert found["segments"] == found["marks"] == []
 
 
-def test_a_prompter_whose_chat_template_loses_where_text_comes_from_says_so() -> None:
-    # Prompters dropped the note of what their chat template rendered, so that the caution was never seen.
+def test_chat_template_that_loses_the_origin_of_text_gives_an_origin_caution() -> None:
+    # Prompters dropped the note of their chat template, so the caution was never given.
     template = ChatTemplate.load("{{ (messages[0].content|attr('upper')|string)[:6] }} {{ messages[0].content }}")
     seen = look(ChatPrompter("Be kind.").with_chat_template(template), CallArguments("Hi"))
     assert [caution.kind for caution in seen.cautions] == ["origin"]
@@ -255,7 +254,7 @@ def look_at(prompter: Prompter, given: object, form: str = "flat", model: str | 
     return look(prompter, CallArguments(given), form=form, model=model, counter=CharTokenCounter())
 
 
-def test_slots_of_two_prompts() -> None:
+def test_slot_diff_lists_same_added_and_removed_slots() -> None:
     one = look_at(ChatPrompter("Say {x} to {y}.", system=""), {"x": "Hi", "y": "a\nb\nc"})
     other = look_at(ChatPrompter("Say {x} to {z}.", system=""), {"x": "Hi", "z": "you"})
     changes = slot_diff(one, other)
@@ -270,13 +269,13 @@ def test_slots_of_two_prompts() -> None:
     assert changes[3].lines == ("@@ -0,0 +1 @@", "+you")
 
 
-def test_the_end_of_a_line_is_a_difference() -> None:
+def test_slot_diff_shows_an_added_line_break() -> None:
     one, other = (look_at(ChatPrompter("{x}", system=""), {"x": text}) for text in ("a", "a\n"))
     (change,) = (each for each in slot_diff(one, other) if each.state != "same")
     assert change.lines == ("@@ -1 +1,2 @@", " a", "+")
 
 
-def test_lines_that_changed_with_those_around() -> None:
+def test_slot_diff_shows_changed_lines_with_context() -> None:
     text = "\n".join(map(str, range(9)))
     one, other = (look_at(ChatPrompter("{x}", system=""), {"x": each}) for each in (text, text.replace("4", "four")))
     (change,) = (change for change in slot_diff(one, other) if change.state != "same")
@@ -286,25 +285,25 @@ def test_lines_that_changed_with_those_around() -> None:
 
 
 @pytest.mark.parametrize("form", ["flat", "anthropic"])
-def test_the_same_text_is_the_same_whatever_it_counts(form: str) -> None:
-    # Once markers changed that were the same: what is left of the whole is counted as theirs.
+def test_slot_diff_ignores_token_counts_of_equal_texts(form: str) -> None:
+    # Equal markers were shown as changed, because they get the rest of the total token count.
     one = look_at(ChatPrompter("Say {x}"), {"x": "Hi"}, form)
     other = replace(one, slots=tuple(slot._replace(tokens=slot.tokens + (form == "flat")) for slot in one.slots))
     assert {(change.state, change.lines) for change in slot_diff(one, other)} == {("same", ())}
 
 
-def test_the_markers_of_two_models() -> None:
+def test_slot_diff_of_two_models_shows_changed_markers() -> None:
     prompter = ChatPrompter("Say {x}", system="S")
     changes = slot_diff(
         look_at(prompter, {"x": "Hi"}, model="qwen2.5"), look_at(prompter, {"x": "Hi"}, model="llama3.1")
     )
-    # Llama's template trims what is said, too.
+    # Llama's template also trims the instruction.
     assert [change.name for change in changes if change.state == "changed"] == ["instruction", "markers"]
     assert changes[-1].name == "markers"
     assert "-<|im_start|>system" in changes[-1].lines
 
 
-def test_what_stands_around_comes_last_and_may_differ_in_tokens_alone() -> None:
+def test_slot_diff_lists_framing_last_and_compares_its_tokens() -> None:
     one, other = (look(ChatPrompter("Say"), CallArguments("Hi", past), form="openai") for past in (None, [["a", "b"]]))
     other = replace(other, slots=(*other.slots[:-1], other.slots[-1]._replace(tokens=99)))
     changes = slot_diff(one, other)
@@ -318,30 +317,29 @@ def test_what_stands_around_comes_last_and_may_differ_in_tokens_alone() -> None:
     assert changes[-1].lines == ()
 
 
-def test_the_end_of_the_shared_beginning_is_the_slot_that_a_cache_breaks_at() -> None:
+@pytest.mark.parametrize("form", ["flat", "openai", "anthropic"])
+def test_shared_prefix_ends_at_the_first_changed_slot(form: str) -> None:
     prompter = ChatPrompter({"system": "It is {now}.\nThe manual:\n{manual}", "user": "{q}"}, system="You help.")
 
     def made(form: str, values: dict[str, str], history: list[list[str]] | None = None) -> Look:
         given = {"now": "10:00", "manual": "a\nb\nc", "q": "Why?"} | values
         return look(prompter, CallArguments(given, history), form=form, counter=CharTokenCounter())
 
-    for form in ("flat", "openai", "anthropic"):
-        one = made(form, {})
-        assert shared_prefix(one, one) == SharedPrefix(one.total, one.total, None, 1)
-        for values, slot, line in (({"now": "10:05"}, "now", 1), ({"manual": "a\nb\nd"}, "manual", 3)):
-            other = made(form, values)
-            assert shared_prefix(one, other)[1:] == (other.total, slot, line)
-        assert shared_prefix(one, made(form, {"q": "Why? How?"})).slot == "q"
+    one = made(form, {})
+    assert shared_prefix(one, one) == SharedPrefix(one.total, one.total, None, 1)
+    for values, slot, line in (({"now": "10:05"}, "now", 1), ({"manual": "a\nb\nd"}, "manual", 3)):
+        other = made(form, values)
+        assert shared_prefix(one, other)[1:] == (other.total, slot, line)
+    assert shared_prefix(one, made(form, {"q": "Why? How?"})).slot == "q"
     found = shared_prefix(made("openai", {}), made("openai", {}, [["Hi", "Ho"]]))
     assert (found.slot, found.tokens) == ("history", len("You help.It is 10:00.\nThe manual:\na\nb\nc"))
 
 
-def test_tools_stand_first_in_a_payload_that_was_saved() -> None:
+def test_shared_prefix_of_saved_payloads_begins_with_the_tools() -> None:
     def saved(*names: str) -> Look:
         tools: list[dict[str, Any]] = [
             {"type": "function", "function": {"name": name, "parameters": {}}} for name in names
         ]
         return saved_look(json.dumps({"messages": [{"role": "user", "content": "Hi"}], "tools": tools}))
 
-    found = shared_prefix(saved("a", "b"), saved("b", "a"))
-    assert (found.slot, found.line) == ("tools", 1)
+    assert shared_prefix(saved("a", "b"), saved("b", "a")) == SharedPrefix(14, 50, "tools", 1)

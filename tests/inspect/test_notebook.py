@@ -1,4 +1,4 @@
-"""Notebooks: what they show of prompts, in a kernel of their own, and lists of messages, which are asked for."""
+"""Notebooks: the example, the display of messages, and the limits of views."""
 
 import json
 import re
@@ -21,14 +21,14 @@ NOTEBOOK = EXAMPLES / "see_the_prompt.ipynb"
 HELLO = Msg("user", "Hello <b>", "user")
 
 
-def test_the_example_is_stored_without_outputs() -> None:
+def test_example_notebook_is_stored_without_outputs() -> None:
     for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]:
         assert cell.get("outputs", []) == []
         assert cell.get("execution_count") is None
 
 
 @pytest.mark.slow
-def test_the_example_runs_in_a_kernel_and_shows_its_views() -> None:
+def test_example_notebook_runs_and_shows_its_views() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Jupyter's own, which change from version to version
         import nbformat  # noqa: PLC0415 - half a second, and only for this
@@ -83,7 +83,7 @@ def displayed_html(shell: Shell, value: object) -> str | None:
     ],
     ids=["list", "tuple", "dicts", "mixed", "calls"],
 )
-def test_lists_of_messages_are_conversations(shell: Shell, messages: Any) -> None:
+def test_list_of_messages_is_displayed_as_a_conversation(shell: Shell, messages: Any) -> None:
     assert displayed_html(shell, messages) is None
     load_ipython_extension(shell)
     assert "Hello &lt;b&gt;" in (displayed_html(shell, messages) or "")
@@ -98,7 +98,8 @@ def test_lists_of_messages_are_conversations(shell: Shell, messages: Any) -> Non
         (),
         [1],
         ["user"],
-        [{"role": "user"}],
+        [{"role": "user", "parts": ["x"]}],
+        [{"type": "human", "content": "x"}],
         [{"role": "owner", "content": "x"}],
         [HELLO, 1],
         [{"role": "user", "content": 3}],
@@ -106,12 +107,12 @@ def test_lists_of_messages_are_conversations(shell: Shell, messages: Any) -> Non
     ],
     ids=repr,
 )
-def test_other_lists_are_shown_as_before(shell: Shell, value: Any) -> None:
+def test_other_lists_are_displayed_without_html(shell: Shell, value: Any) -> None:
     load_ipython_extension(shell)
     assert displayed_html(shell, value) is None
 
 
-def test_what_showed_lists_before_shows_them_still(shell: Shell) -> None:
+def test_existing_list_formatter_is_kept_and_restored(shell: Shell) -> None:
     html = shell.display_formatter.formatters["text/html"]
     html.for_type(list, lambda value: f"<i>{len(value)}</i>")  # type: ignore[arg-type]
     load_ipython_extension(shell)
@@ -121,11 +122,11 @@ def test_what_showed_lists_before_shows_them_still(shell: Shell) -> None:
     assert displayed_html(shell, [HELLO]) == "<i>1</i>"
 
 
-def test_a_message_shows_itself_with_nothing_loaded(shell: Shell) -> None:
+def test_message_is_displayed_without_the_extension(shell: Shell) -> None:
     assert "Hello &lt;b&gt;" in (displayed_html(shell, HELLO) or "")
 
 
-def test_nothing_of_a_notebook_is_imported_by_the_package_nor_ipython_by_the_extension() -> None:
+def test_package_imports_no_inspect_modules_and_the_extension_no_ipython() -> None:
     check = (
         "import sys, lazyprompt; lazyprompt.ChatPrompter('{input}').render('x', model='qwen2.5').segments;"
         "print([name for name in sys.modules if name.startswith('lazyprompt.inspect')]);"
@@ -170,7 +171,7 @@ def test_long_texts_are_folded(text: str, head: int, rest: int) -> None:
         (100, ["é\ufdd0é\x1b"], ["é\ufdd0é\x1b"], 43),
     ],
 )
-def test_a_view_has_room_for_so_many_characters(signs: int, texts: list[str], shown: list[str], left: int) -> None:
+def test_view_limits_the_number_of_characters(signs: int, texts: list[str], shown: list[str], left: int) -> None:
     room = Room(signs=signs)
     flow = room.flow(map(Run, texts))
     assert [run.text for run in flow.head] == shown
@@ -178,7 +179,7 @@ def test_a_view_has_room_for_so_many_characters(signs: int, texts: list[str], sh
     assert room.signs == left
 
 
-def test_a_fold_that_has_no_room_is_left_out() -> None:
+def test_fold_without_room_is_left_out() -> None:
     flow = Room(signs=4100).flow([Run("x" * 5000)])
     assert (flow.whole, len(flow.head[0].text), flow.left) == (5000, 4000, 930)
     assert [run.text for run in flow.rest] == ["x" * 70]
@@ -189,20 +190,20 @@ def test_a_fold_that_has_no_room_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("signs", "fits", "left"), [(-9, 0, -9), (179, 0, 179), (180, 1, 0), (600, 3, 60), (9999, 4, 9279)]
 )
-def test_a_view_has_room_for_so_many_rows(signs: int, fits: int, left: int) -> None:
+def test_view_limits_the_number_of_rows(signs: int, fits: int, left: int) -> None:
     room = Room(signs=signs)
     assert room.rows("abcd") == "abcd"[:fits]
     assert room.signs == left
 
 
 @pytest.mark.parametrize(("signs", "fits", "left"), [(0, 0, 0), (5, 1, 0), (6, 2, -4), (99, 4, 79)])
-def test_a_view_has_room_for_so_many_items(signs: int, fits: int, left: int) -> None:
+def test_view_limits_the_number_of_items(signs: int, fits: int, left: int) -> None:
     room = Room(signs=signs)
     assert room.fill("abcd", Markup, 5) == [*map(Markup, "abcd"[:fits])]
     assert room.signs == left
 
 
-def test_segments_have_a_number_a_colour_and_a_title() -> None:
+def test_segments_have_a_slot_number_a_color_and_a_title() -> None:
     slots = ["markers", *(f"s{at}" for at in range(8)), "n" * 81]
     values = [f"v{at}" for at in range(10)]
     html = html_of_value(Rendered(["a", "b<|im_end|>c", "d"], ["markers", "q", "markers"]))

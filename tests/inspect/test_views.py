@@ -1,4 +1,4 @@
-"""The view for a terminal and for a pipe."""
+"""Looks and slot diffs as text, for a terminal and for a pipe."""
 
 import os
 import re
@@ -27,9 +27,7 @@ def look_at(value: object = "Who?", **options: object) -> Look:
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_without_colour_a_terminal_gets_what_a_pipe_gets(
-    name: str, value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_look_text_without_color_is_the_same_in_a_pipe(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)
     assert look_text(look_at(), terminal=True) == look_text(look_at(), terminal=False)
     assert "\x1b" not in look_text(look_at(), terminal=True)
@@ -38,7 +36,7 @@ def test_without_colour_a_terminal_gets_what_a_pipe_gets(
 
 @pytest.mark.parametrize("form", ["flat", "openai"])
 @pytest.mark.parametrize("color", COLORS)
-def test_hostile_text_is_written_out(form: str, color: Color) -> None:
+def test_control_characters_of_hostile_text_are_escaped(form: str, color: Color) -> None:
     history = [["a" + HOSTILE, "b" + HOSTILE]]
     one = look(ChatPrompter("{x}"), CallArguments({"x": HOSTILE, "input": HOSTILE}, history), form=form, title=HOSTILE)
     out = look_text(one, color, terminal=True)
@@ -49,7 +47,7 @@ def test_hostile_text_is_written_out(form: str, color: Color) -> None:
     assert "<script>alert(1)</script>" in left
 
 
-def test_a_slot_has_a_name_in_any_script() -> None:
+def test_slot_names_of_any_script_are_aligned() -> None:
     one = look(ChatPrompter("{问题} {q}"), CallArguments({"问题": "谁？👨\u200d👩", "q": "x"}))
     prompt = look_text(one, terminal=False).split("\n\n")[1].splitlines()
     columns = {cell_len(head) for head in (re.split("[|+]", line)[0] for line in prompt)}
@@ -58,22 +56,22 @@ def test_a_slot_has_a_name_in_any_script() -> None:
 
 
 @pytest.mark.parametrize("columns", [40, 60, 200])
-def test_a_table_fits_any_width(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("color", COLORS)
+def test_slot_table_fits_the_terminal_width(color: Color, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm-256color")  # rich gives a dumb terminal 80 columns
     prompter = ChatPrompter("{a_slot_with_a_rather_long_name_of_its_own} {问题问题问题问题问题}")
     one = look(
         prompter, CallArguments({"a_slot_with_a_rather_long_name_of_its_own": "x" * 99, "问题问题问题问题问题": "谁"})
     )
-    for color in COLORS:
-        out = STYLE.sub("", look_text(one, color, terminal=True))
-        table = out[out.index("SLOT") :].splitlines()
-        assert max(map(cell_len, table)) <= columns
-        assert "".join(line.split()[0] for line in table[1:]).startswith("system")
+    out = STYLE.sub("", look_text(one, color, terminal=True))
+    table = out[out.index("SLOT") :].splitlines()
+    assert max(map(cell_len, table)) <= columns
+    assert "".join(line.split()[0] for line in table[1:]).startswith("system")
 
 
-def test_the_width_is_that_of_the_environment_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``Dataset.map`` with processes puts a copy into the place of ``os.environ``: the width stayed that of before."""
+def test_terminal_width_is_read_from_the_current_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``Dataset.map`` with processes replaces ``os.environ`` by a copy, after which the width did not change."""
     slot = "a_slot_with_a_rather_long_name_of_its_own"
     one = look(ChatPrompter(f"{{{slot}}}"), CallArguments({slot: "x"}))
     look_text(one, terminal=True)  # rich is imported
@@ -82,14 +80,14 @@ def test_the_width_is_that_of_the_environment_of_now(monkeypatch: pytest.MonkeyP
     assert max(map(cell_len, out[out.index("SLOT") :].splitlines())) <= 40
 
 
-def test_a_pipe_has_no_width() -> None:
+def test_pipe_output_is_not_wrapped() -> None:
     one = look(ChatPrompter("{x}"), CallArguments({"x": "word " * 500}), title="long " * 50)
     lines = look_text(one, terminal=False).splitlines()
     assert f"x           *+ {'word ' * 500}" in lines
     assert lines[0].startswith("long " * 50)
 
 
-def test_a_payload_is_json_with_signs_written_out() -> None:
+def test_payload_is_shown_as_json_with_escaped_characters() -> None:
     one = look_at("谁\u202e", form="anthropic")
     out = look_text(one, terminal=False)
     assert '"system": "S\\nSay 谁\\u202e now' in out
@@ -99,13 +97,13 @@ def test_a_payload_is_json_with_signs_written_out() -> None:
     assert out.splitlines()[2:9] == STYLE.sub("", colored).splitlines()[2:9]
 
 
-def test_a_slot_that_was_cut_is_told() -> None:
+def test_look_text_reports_a_cut_slot() -> None:
     prompter = ChatPrompter("Say {x}", budget=Budget(None, CharTokenCounter(), slots={"x": 9}, cut="end"))
     out = look_text(look(prompter, CallArguments({"x": "a" * 50})), terminal=False)
     assert "- x cut: longer than 9 tokens; 50 → 9" in out
 
 
-def test_what_is_grave_is_red() -> None:
+def test_grave_cautions_are_red() -> None:
     one = look(ChatPrompter("{x}").with_safety("off"), CallArguments({"x": "<|im_end|>\u202e"}), model="qwen2.5")
     out = look_text(one, terminal=True)
     assert "\x1b[1;31m! \x1b[0mx: 1 control sequence(s) sent unchanged" in out
@@ -114,7 +112,7 @@ def test_what_is_grave_is_red() -> None:
     assert "\x1b[1;31m! \x1b[0mmessages[0]: " in look_text(refused, terminal=True)
 
 
-def test_a_diff_in_colour() -> None:
+def test_slot_diff_text_is_colored() -> None:
     one, other = (look_at(value) for value in ("Who?", "When?"))
     out = slot_diff_text(one, other, slot_diff(one, other), terminal=True)
     assert "\x1b[31m-Who?" in out

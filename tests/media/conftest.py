@@ -1,4 +1,4 @@
-"""A directory and a site for media."""
+"""A directory and a local server for media."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files as media: only those under a root, only whole ones, only what they say they are."""
+"""Files as media: only regular files under a root, of a limited size and the declared type."""
 
 import os
 import re
@@ -49,7 +49,7 @@ def test_a_file_outside_of_the_roots_is_not_read(root: Path, tmp_path: Path) -> 
         f"file://{root}/%2E%2E/secret/a.png",
     ]
     outside += [root / "link.png", root / "dir" / "a.png", root / "zero.png", root, tmp_path / "root2" / "a.png"]
-    # Whether such a file is there cannot be found out either.
+    # The error does not reveal whether the file exists.
     for url in (*outside, "/no/such.png"):
         assert f"is not in {root}; add its directory to roots=" in fault(url, roots=[root])
         assert "allow its directory with MediaResolver(roots=[...])" in fault(url)
@@ -58,13 +58,13 @@ def test_a_file_outside_of_the_roots_is_not_read(root: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "url", ["file://host/etc/x", "file:a.png", "file:", "file:///a?b", "file:///a#b", "file://etc/x"]
 )
-def test_a_file_url_of_another_machine_or_form_is_refused(url: str) -> None:
+def test_file_url_with_a_remote_host_or_an_invalid_form_is_refused(url: str) -> None:
     shown = re.split("[?#]", url)[0]
     assert f"{shown!r} is not a local file URL" in fault(url, roots=["/"])
 
 
 @pytest.mark.parametrize("url", ["url_to_png1", "data:image/png;base64,SECRET", "gs://b/a.png", "s3://SECRET/x", ""])
-def test_what_is_neither_a_path_nor_an_address_is_not_loaded(url: str) -> None:
+def test_source_that_is_neither_a_path_nor_an_http_url_is_refused(url: str) -> None:
     shown = re.sub(":.+", ":…", url)
     assert f"{shown!r} is neither a path nor an http(s) URL" in fault(url, roots=["/"])
 
@@ -80,21 +80,19 @@ def test_only_regular_files_are_read(root: Path) -> None:
         assert "cannot be read" in fault(root / "s.png", roots=[root])
 
 
-def test_files_that_cannot_be_read_say_why(root: Path) -> None:
+def test_unreadable_file_error_contains_the_reason(root: Path) -> None:
     (root / "loop.png").symlink_to(root / "loop.png")
     assert "cannot be read: Too many levels of symbolic links" in fault(root / "loop.png", roots=[root])
     assert "cannot be read: No such file or directory" in fault(root / "none.png", roots=[root])
     assert "cannot be read: Not a directory" in fault(f"{__file__}/a.png", roots=["/"])
-    long, told = f"{root}/{'x' * 300}.png", "cannot be read: File name too long; fix the cause or pass another path"
-    assert fault(long, roots=[root]) == f"{WHERE}: {long[:200] + '…'!r} {told}"
+    long, error = f"{root}/{'x' * 300}.png", "cannot be read: File name too long; fix the cause or pass another path"
+    assert fault(long, roots=[root]) == f"{WHERE}: {long[:200] + '…'!r} {error}"
     assert "contains a null byte" in fault("a\0.png", roots=[root])
     assert "contains a null byte" in fault("file:///a%00.png", roots=[root])
 
 
-def test_a_system_that_cannot_open_files_in_steps_reads_them_by_their_names(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Windows is one: there no local file could be read."""
+def test_files_are_read_by_path_on_systems_without_dir_fd(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows has no dir_fd: no local file could be read there."""
     monkeypatch.setattr(os, "supports_dir_fd", set())
     for path in (root / "a.png", root / "below" / "a.png"):
         path.parent.mkdir(exist_ok=True)
@@ -117,9 +115,7 @@ def test_a_system_that_cannot_open_files_in_steps_reads_them_by_their_names(
         ("file:///media/a.png", "/media/a.png"),
     ],
 )
-def test_paths_of_windows_are_understood_there(
-    root: Path, monkeypatch: pytest.MonkeyPatch, url: str, path: str
-) -> None:
+def test_windows_paths_are_decoded_on_windows(root: Path, monkeypatch: pytest.MonkeyPatch, url: str, path: str) -> None:
     resolver = MediaResolver(roots=[root])
     asked = resolving_as_windows(monkeypatch)
     with pytest.raises(MediaError, match="is not in"):
@@ -140,8 +136,8 @@ def test_paths_of_windows_are_understood_there(
         "file:///%5Cevil/share/a.png",
     ],
 )
-def test_windows_asks_no_other_machine_for_a_file(root: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    """A message could make it log in elsewhere, before the roots were looked at."""
+def test_windows_path_on_another_machine_is_not_opened(root: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """A message could make Windows log in at another machine, before the roots were checked."""
     resolver = MediaResolver(roots=[root])
     asked = resolving_as_windows(monkeypatch)
     with pytest.raises(MediaError, match="is not in"):
@@ -149,7 +145,7 @@ def test_windows_asks_no_other_machine_for_a_file(root: Path, monkeypatch: pytes
     assert asked == []
 
 
-def test_a_root_may_lie_on_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_path_under_a_network_root_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = resolving_as_windows(monkeypatch)
     roots = [r"\\files\media"]
     assert not names_other_machine(r"\\FILES\media\a.png", roots)
@@ -158,7 +154,7 @@ def test_a_root_may_lie_on_another_machine(monkeypatch: pytest.MonkeyPatch) -> N
     assert not asked
 
 
-def test_the_size_of_a_file_is_bounded(root: Path) -> None:
+def test_file_larger_than_max_bytes_is_refused(root: Path) -> None:
     path = root / "a.png"
     path.write_bytes(PNG)
     assert load(path, roots=[root], max_bytes=len(PNG)).media_type == "image/png"
@@ -171,19 +167,19 @@ def test_the_size_of_a_file_is_bounded(root: Path) -> None:
         assert "grew while being read" in fault("/proc/self/status", roots=["/proc"])
 
 
-def test_reading_leaves_nothing_open(root: Path) -> None:
+def test_reading_files_leaves_no_file_descriptors_open(root: Path) -> None:
     (root / "below").mkdir()
     (root / "below" / "a.txt").write_bytes(PNG)
     before = len(list(Path("/dev/fd").iterdir()))
     for _ in range(50):
         fault(root / "below" / "a.txt", roots=[root])
         fault(root / "below" / "none" / "a.txt", roots=[root])
-    # Other threads of this process open and close some too.
+    # Other threads of this process open and close descriptors too.
     assert len(list(Path("/dev/fd").iterdir())) < before + 50
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "declared", "told"),
+    ("name", "data", "declared", "error"),
     [
         ("a.png", b"root:x:0:0", None, "is declared as 'image/png' by its ending, but the content is not"),
         ("a.txt", b"root:x:0:0", "image/png", "is declared as 'image/png' by its media_type, but the content is not"),
@@ -200,9 +196,9 @@ def test_reading_leaves_nothing_open(root: Path) -> None:
         ("a.txt", b"", None, "is empty"),
     ],
 )
-def test_a_type_that_lies_is_refused(root: Path, name: str, data: bytes, declared: str | None, told: str) -> None:
+def test_file_of_a_wrong_type_is_refused(root: Path, name: str, data: bytes, declared: str | None, error: str) -> None:
     (root / name).write_bytes(data)
-    assert told in fault(root / name, declared, roots=[root])
+    assert error in fault(root / name, declared, roots=[root])
 
 
 @pytest.mark.parametrize(
@@ -218,7 +214,7 @@ def test_a_type_that_lies_is_refused(root: Path, name: str, data: bytes, declare
         ("a.m4a", MP4, None, "audio/mp4"),
     ],
 )
-def test_a_file_gets_the_type_of_its_bytes(
+def test_media_type_of_a_file_is_detected_from_its_bytes(
     root: Path, name: str, data: bytes, declared: str | None, media_type: str
 ) -> None:
     (root / name).write_bytes(data)

@@ -1,4 +1,4 @@
-"""Addresses as media: every hop vetted, every answer bounded in bytes and in time."""
+"""Media by URL: every redirect is checked, every response is limited in bytes and in time."""
 
 import asyncio
 import socket
@@ -24,7 +24,7 @@ from support.media import JPEG, PNG, WHERE, Site, fault, load, serve_site, sourc
 
 @pytest.fixture
 def safe_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    """The same over TLS, as localhost."""
+    """A site over TLS, as localhost."""
     made = Site()
     authority = trustme.CA()
     path = tmp_path / "authority.pem"
@@ -38,7 +38,7 @@ def safe_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]
 
 
 def dns(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]:
-    """Let names lead to these addresses, one answer after the other; what was asked."""
+    """Resolve host names to these addresses, one lookup after the other; return the names looked up."""
     real, asked = socket.getaddrinfo, list[str]()
 
     def getaddrinfo(host: str, port: int, *args: Any, **kwargs: Any) -> Any:
@@ -51,7 +51,7 @@ def dns(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]:
     return asked
 
 
-def test_an_address_is_fetched(site: Site) -> None:
+def test_media_url_is_fetched(site: Site) -> None:
     url = site.gives("/a.png", Content_Type="image/png")
     assert load(f"{url}?sig=ü#x", "image/png") == source("image/png", PNG)
     assert load(url.replace("127.0.0.1", "2130706433")) == source("image/png", PNG)
@@ -62,12 +62,12 @@ def test_an_address_is_fetched(site: Site) -> None:
     assert asked["Accept-Encoding"] == "identity"
 
 
-def test_proxies_of_the_environment_are_not_used(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxy_environment_variables_are_ignored(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     assert load(site.gives("/a")).media_type == "image/png"
 
 
-def test_bodies_of_each_framing_are_read(site: Site) -> None:
+def test_response_bodies_of_each_http_framing_are_read(site: Site) -> None:
     assert load(site.gives("/a", Content_Length=None)).media_type == "image/png"
     chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(PNG), PNG)
     url = site.gives("/b", chunked, Content_Length=None, Transfer_Encoding="chunked")
@@ -78,16 +78,16 @@ def test_bodies_of_each_framing_are_read(site: Site) -> None:
     )
 
 
-def test_a_host_that_is_not_listed_is_not_asked(site: Site) -> None:
+@pytest.mark.parametrize("hosts", [(), ("example.com",), ("*.0.0.example",)])
+def test_unlisted_host_is_not_contacted(site: Site, hosts: tuple[str, ...]) -> None:
     url = site.gives("/a.png?SECRET")
-    for hosts in ((), ("example.com",), ("*.0.0.example",)):
-        assert "is not allowed; add the host with MediaResolver(hosts=['...'])" in fault(url, hosts=hosts)
+    assert "is not allowed; add the host with MediaResolver(hosts=['...'])" in fault(url, hosts=hosts)
     assert "contains credentials" in fault(url.replace("//", "//SECRET@"))
     assert site.seen == []
 
 
 @pytest.mark.parametrize("size", [101, 10**30])
-def test_too_large_a_body_is_refused(site: Site, size: int) -> None:
+def test_response_body_larger_than_max_bytes_is_refused(site: Site, size: int) -> None:
     assert "exceeds the 100 bytes" in fault(site.gives("/a", PNG, Content_Length=size), max_bytes=100)
     body = PNG + bytes(100)
     assert "exceeds the 100 bytes" in fault(site.gives("/b", body, Content_Length=None), max_bytes=100)
@@ -101,11 +101,11 @@ def test_too_large_a_body_is_refused(site: Site, size: int) -> None:
 @pytest.mark.parametrize(
     "status", ["404 Not Found", "206 Partial Content", "500 Oops", "304 Not Modified", "302 Found"]
 )
-def test_an_answer_without_content_is_refused(site: Site, status: str) -> None:
+def test_http_status_other_than_200_is_refused(site: Site, status: str) -> None:
     assert f"returned status {status[:3]}" in fault(site.gives("/a?SECRET".partition("?")[0], status=status))
 
 
-def test_answers_that_break_the_protocol_are_refused(site: Site) -> None:
+def test_malformed_http_responses_are_refused(site: Site) -> None:
     for number, answer in enumerate([b"", b"SSH-2.0\r\n", b"HTTP/1.1 200 OK\r\n" + b"A: 1\r\n" * 999 + b"\r\n"]):
         assert "cannot be fetched: " in fault(site.does(f"/{number}", lambda _, answer=answer: [answer]))  # type: ignore[misc]
     assert "with encoding 'gzip, gzip, gzip, gz'; pass" in fault(site.gives("/z", Content_Encoding="GZIP, " * 4))
@@ -128,7 +128,7 @@ def test_answers_that_break_the_protocol_are_refused(site: Site) -> None:
         ("/a", b"hi", None, "has an unknown type"),
     ],
 )
-def test_a_content_type_must_be_true(site: Site, name: str, data: bytes, header: str | None, media_type: str) -> None:
+def test_wrong_content_type_is_refused(site: Site, name: str, data: bytes, header: str | None, media_type: str) -> None:
     url = site.gives(name, data, Content_Type=header)
     if " " in media_type:
         assert media_type in fault(url)
@@ -136,16 +136,16 @@ def test_a_content_type_must_be_true(site: Site, name: str, data: bytes, header:
         assert load(url) == source(media_type, data)
 
 
-def test_redirects_are_followed_five_times(site: Site) -> None:
+def test_at_most_five_redirects_are_followed(site: Site) -> None:
     site.gives("/ü 5.png".replace("ü ", "%C3%BC%20"))
     for number in range(5):
         onward = "/ü 5.png" if number == 4 else f"{number + 1}?x=1"
         site.gives(f"/{number}", b"", f"{(301, 302, 303, 307, 308)[number]} Moved", Location=onward)
     assert load(f"{site.url}/0").media_type == "image/png"
     site.gives("/before", b"", "302 Found", Location="/0")
-    told = fault(f"{site.url}/before?SECRET")
-    assert "has more than 5 redirects" in told
-    assert told.startswith(f"{WHERE}, redirected from '{site.url}/4'")
+    error = fault(f"{site.url}/before?SECRET")
+    assert "has more than 5 redirects" in error
+    assert error.startswith(f"{WHERE}, redirected from '{site.url}/4'")
 
 
 @pytest.mark.parametrize(
@@ -161,39 +161,39 @@ def test_a_malformed_redirect_is_refused(site: Site, onward: str) -> None:
     assert fault(site.gives("/a", b"", "302 Found", Location=onward))
 
 
-def test_a_name_that_leads_to_a_private_address_is_not_asked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ip", ["10.0.0.5", "127.0.0.1", "::1", "::ffff:169.254.169.254", "fe80::1%lo"])
+def test_host_with_a_private_address_is_not_contacted(ip: str, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     url = site.gives("/a.png").replace("127.0.0.1", "media.example.com")
-    for ip in ("10.0.0.5", "127.0.0.1", "::1", "::ffff:169.254.169.254", "fe80::1%lo"):
-        asked, shown = dns(monkeypatch, ["93.184.216.34", ip]), ip.removeprefix("::ffff:")
-        told = f"is on a host with the private IP address {shown}; to allow it, add {shown} to hosts="
-        assert told in fault(url, hosts=["*.example.com"])
-        assert asked == ["media.example.com"]
+    asked, shown = dns(monkeypatch, ["93.184.216.34", ip]), ip.removeprefix("::ffff:")
+    error = f"is on a host with the private IP address {shown}; to allow it, add {shown} to hosts="
+    assert error in fault(url, hosts=["*.example.com"])
+    assert asked == ["media.example.com"]
     dns(monkeypatch, ["10.0.0.5"])
     assert "private IP address 10.0.0.5" in fault(url.replace("media.example.com", "localhost"))
     assert site.seen == []
 
 
-def test_a_private_address_that_is_listed_too_is_asked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_with_a_listed_private_address_is_contacted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     dns(monkeypatch, ["127.0.0.1"])
     url = site.gives("/a.png").replace("127.0.0.1", "media.example.com")
     assert load(url, hosts=["media.example.com", "127.0.0.1"]).media_type == "image/png"
     assert site.seen[0]["Host"] == f"media.example.com:{site.server_port}"
 
 
-def test_a_second_answer_of_the_dns_changes_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_name_is_resolved_only_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = dns(monkeypatch, ["127.0.0.1"], ["10.0.0.1"])
     assert load(site.gives("/a.png").replace("127.0.0.1", "localhost")).media_type == "image/png"
     assert asked == ["localhost"]
 
 
-def test_the_next_address_of_a_host_is_tried(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_address_of_a_host_is_tried_after_a_failed_connection(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     dns(monkeypatch, ["127.0.0.2", "127.0.0.1"], [])
     url = site.gives("/a.png").replace("127.0.0.1", "localhost")
     assert load(url).media_type == "image/png"
     assert "the host has no IP address" in fault(url)
 
 
-def test_a_name_that_is_not_found_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_host_name_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def getaddrinfo(*_: object, **__: object) -> None:
         raise socket.gaierror(-2, "Name or service not known")
 
@@ -201,7 +201,7 @@ def test_a_name_that_is_not_found_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     assert "cannot be fetched: [Errno -2] Name or service not known" in fault("http://localhost/?SECRET")
 
 
-def test_tls_is_verified_for_the_name_of_the_host(safe_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tls_certificate_is_verified_for_the_host_name(safe_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     url = safe_site.gives("/a.png")
     assert load(url).media_type == "image/png"
     port = safe_site.server_port
@@ -235,20 +235,20 @@ def drips(start: bytes) -> Callable[[socket.socket], Iterator[bytes]]:
         b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n",
     ],
 )
-def test_a_slow_drip_ends(site: Site, start: bytes) -> None:
+def test_slow_response_is_ended_by_the_timeout(site: Site, start: bytes) -> None:
     began = time.monotonic()
-    told = fault(site.does("/a.png", drips(start)), timeout=0.3)
-    assert "was not fetched within 0.3 s; increase timeout= of the media resolver" in told
+    error = fault(site.does("/a.png", drips(start)), timeout=0.3)
+    assert "was not fetched within 0.3 s; increase timeout= of the media resolver" in error
     assert time.monotonic() - began < 15
 
 
 @pytest.mark.slow
-def test_a_slow_drip_over_tls_ends(safe_site: Site) -> None:
+def test_slow_tls_response_is_ended_by_the_timeout(safe_site: Site) -> None:
     assert "was not fetched within" in fault(safe_site.does("/a", drips(b"HTTP/1.1 200 OK\r\nX: ")), timeout=0.5)
 
 
 @pytest.mark.slow
-def test_servers_and_resolvers_that_say_nothing_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_server_or_dns_lookup_is_ended_by_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         assert "was not fetched within" in fault(f"http://127.0.0.1:{port}/", timeout=0.2)
@@ -269,7 +269,7 @@ def test_servers_and_resolvers_that_say_nothing_end_too(monkeypatch: pytest.Monk
     assert [thread.daemon for thread in threads] == [True]
 
 
-def test_a_deadline_that_is_stopped_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_deadline_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lazyprompt.media.fetch.monotonic", lambda: 5.0)
     deadline = Deadline(60)
     assert (deadline.over, deadline.left()) == (False, 60)
@@ -281,11 +281,11 @@ def test_a_deadline_that_is_stopped_is_over(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.asyncio
-async def test_the_event_loop_runs_on_while_a_server_is_slow(site: Site) -> None:
+async def test_slow_server_does_not_block_the_event_loop(site: Site) -> None:
     free = threading.Event()
 
     def slow(_: socket.socket) -> Iterator[bytes]:
-        # A loop that stood still could not set it.
+        # A blocked event loop could not set it.
         if free.wait(20):
             yield b"HTTP/1.1 200 OK\r\n\r\n" + PNG
 
@@ -298,7 +298,7 @@ async def test_the_event_loop_runs_on_while_a_server_is_slow(site: Site) -> None
 
 
 @pytest.mark.asyncio
-async def test_a_file_is_read_beside_the_loop(root: Path) -> None:
+async def test_file_is_loaded_by_aload(root: Path) -> None:
     (root / "a.png").write_bytes(PNG)
     resolver = MediaResolver(roots=[root])
     assert await resolver.aload(URLSource(str(root / "a.png")), WHERE) == source("image/png", PNG)
@@ -306,7 +306,7 @@ async def test_a_file_is_read_beside_the_loop(root: Path) -> None:
         await resolver.aload(URLSource("/etc/hostname.png"), WHERE)
 
 
-def test_one_resolver_serves_many_threads(site: Site, root: Path) -> None:
+def test_media_resolver_can_be_shared_by_threads(site: Site, root: Path) -> None:
     (root / "a.jpg").write_bytes(JPEG)
     sources = [URLSource(site.gives("/a.png")), URLSource(str(root / "a.jpg"))] * 20
     resolver = MediaResolver([root], ["127.0.0.1"])
@@ -327,23 +327,23 @@ def ask():
     try:
         MediaResolver(hosts=["127.0.0.1"]).load(URLSource("http://127.0.0.1:9/"), "here")
     except MediaError as error:
-        told.append(error)
+        errors.append(error)
 
 sys.setswitchinterval(1e-5)
-start, told = Barrier(8), []
+start, errors = Barrier(8), []
 threads = [Thread(target=ask) for _ in range(8)]
 for thread in threads:
     thread.start()
 for thread in threads:
     thread.join()
-print(len(told))
+print(len(errors))
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("_", range(4))
-def test_the_first_loads_of_a_process_may_be_many_at_once(_: int) -> None:
-    """Threads that imported the modules of urllib3 at the same time met them half made."""
+def test_first_loads_of_a_process_can_run_in_many_threads(_: int) -> None:
+    """Threads that imported urllib3 at the same time saw partially imported modules."""
     done = subprocess.run([sys.executable, "-c", RACE], check=True, capture_output=True)  # noqa: S603 - our own code
     assert done.stdout.strip() == b"8"
     assert done.stderr == b""

@@ -3,5 +3,5 @@
 from support.facts import assert_current
 
 
-def test_the_tables_are_the_recorded_ones() -> None:
+def test_media_tables_match_the_recorded_tables() -> None:
     assert_current("media")

@@ -1,4 +1,4 @@
-"""What the bytes and the address of a medium tell, and what a resolver may be told: nothing is opened here."""
+"""Media types from bytes and URLs, and the arguments of a media resolver: nothing is opened here."""
 
 import dataclasses
 import pickle
@@ -39,15 +39,16 @@ MALFORMED = r"""http:// http:///x http:/127.0.0.1/ http:127.0.0.1 http://[::1 ht
 http://h:x/ http://h:0/ http://h:70000/ http://1.2.3.4.5/ http://1.2.3.256/ http://127.0.0.09/ http://127%2e0.0.1/
 http://１２７.0.0.1/ http://127。0。0。1/ http://münchen.de/ http://[v1.a]/ http://[127.0.0.1]/ http://a@b@h/
 http://a..b/ http://-h/ http://h_/x\y http://h.com\@127.0.0.1/ ftp://h/ a.png data:,"""
+LISTED = MediaResolver(hosts=["Example.com", "*.example.org"])
 
 
 @pytest.mark.parametrize(("media_type", "head"), [(kind, head) for kind, heads in HEADS.items() for head in heads])
-def test_bytes_tell_their_type(media_type: str, head: bytes) -> None:
+def test_media_type_is_detected_from_the_first_bytes(media_type: str, head: bytes) -> None:
     assert sniff_type(head) == media_type
 
 
 @pytest.mark.parametrize("head", TEXTS)
-def test_texts_and_unknown_bytes_tell_none(head: bytes) -> None:
+def test_no_media_type_is_detected_for_text_and_unknown_bytes(head: bytes) -> None:
     assert sniff_type(head) is None
 
 
@@ -56,11 +57,11 @@ NOT_LOCAL = "http://h/a.png HTTPS://h/x data:image/png;base64,AA== gs://b/a.png 
 
 
 @pytest.mark.parametrize(("url", "local"), [(u, True) for u in LOCAL.split()] + [(u, False) for u in NOT_LOCAL.split()])
-def test_local_is_what_looks_like_a_path(url: str, local: bool) -> None:  # noqa: FBT001 - pytest hands it in
+def test_is_local_is_true_for_paths_and_file_urls_only(url: str, local: bool) -> None:  # noqa: FBT001 - pytest hands it in
     assert is_local(url) is local
 
 
-# Each type with its endings and, behind the bar, its other names.
+# Each type with its file extensions and, after the bar, its aliases.
 KNOWN = """image/png png | image/x-png; image/jpeg jpg jpeg jpe jfif | image/jpg image/pjpeg; image/gif gif |
 image/webp webp |; image/bmp bmp | image/x-bmp image/x-ms-bmp; image/tiff tif tiff | image/tif; image/avif avif |
 image/heic heic |; image/heif heif |; audio/wav wav | audio/x-wav audio/wave audio/vnd.wave audio/x-pn-wav
@@ -75,7 +76,7 @@ image/svg+xml svg |"""
 
 
 @pytest.mark.parametrize("row", KNOWN.replace("\n", "; ").split("; "))
-def test_a_type_is_known_by_its_endings_and_names(row: str) -> None:
+def test_media_type_is_known_by_its_file_extensions_and_aliases(row: str) -> None:
     endings, _, names = row.partition("|")
     media_type, *known = endings.split()
     assert {media_type_of(f"a.{ending}") for ending in known} == {media_type}
@@ -97,7 +98,7 @@ def test_a_type_is_known_by_its_endings_and_names(row: str) -> None:
         ("gs://bucket/a.webm", "video/webm"),
     ],
 )
-def test_an_ending_tells_the_type(url: str, media_type: str | None) -> None:
+def test_media_type_of_a_url_is_taken_from_its_file_extension(url: str, media_type: str | None) -> None:
     assert media_type_of(url) == media_type
 
 
@@ -120,27 +121,27 @@ def test_an_ending_tells_the_type(url: str, media_type: str | None) -> None:
         ("file", "text/plain; charset=gbk", b"\xc4\xe3", "text/plain; charset=gbk"),
     ],
 )
-def test_a_source_gets_the_usual_name_of_its_true_type(kind: str, given: str, data: bytes, media_type: str) -> None:
+def test_source_gets_the_usual_name_of_its_detected_type(kind: str, given: str, data: bytes, media_type: str) -> None:
     assert checked_source(source(given, data), kind, WHERE) == source(media_type, data)
 
 
-def test_a_right_source_is_the_very_same() -> None:
+def test_correct_source_is_returned_unchanged() -> None:
     right = source("image/png", PNG)
     assert checked_source(right, "image", WHERE) is right
 
 
-def test_base64_with_lines_or_of_the_urlsafe_alphabet_becomes_plain() -> None:
+def test_base64_with_line_breaks_or_urlsafe_alphabet_is_normalized() -> None:
     assert checked_source(Base64Source("image/png", "-_-_\n  AA==\r\n"), "image", WHERE).data == "+/+/AA=="
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "error"),
     [("", "empty"), (" \n", "empty"), ("data:image/png;base64,AAAA", "data: URL"), ("AA*A", r"'\*' at index 2")]
     + [(data, "padding") for data in ("A", "AAA", "AA=A", "=AAA", "A===", "AAAA====")]
     + [("图图图图", "'图' at index 0")],
 )
-def test_no_base64_is_refused(data: str, told: str) -> None:
-    with pytest.raises(MediaError, match=rf"^messages\[2\]\.content\[1\]: the data is .*{told}"):
+def test_invalid_base64_is_refused(data: str, error: str) -> None:
+    with pytest.raises(MediaError, match=rf"^messages\[2\]\.content\[1\]: the data is .*{error}"):
         checked_source(Base64Source("image/png", data), "image", WHERE)
 
 
@@ -154,31 +155,31 @@ def test_no_base64_is_refused(data: str, told: str) -> None:
         ("video", "video/mp4", HEADS["audio/wav"][0]),
     ],
 )
-def test_bytes_of_another_kind_are_refused(kind: str, given: str, data: bytes) -> None:
+def test_data_of_another_media_kind_is_refused(kind: str, given: str, data: bytes) -> None:
     with pytest.raises(MediaError, match=rf"^messages\[2\].*declared as '{given}', but the content is "):
         checked_source(source(given, data), kind, WHERE)
 
 
 @pytest.mark.parametrize("host", PRIVATE.split())
-def test_a_private_host_is_passed_on_in_no_spelling(host: str) -> None:
-    for hosts in ((), ("example.com", "*.example.com")):
-        with pytest.raises(MediaError, match="is on a private host"):
-            check_url(f"http://{host}:8000/a.png", WHERE, hosts)
+@pytest.mark.parametrize("hosts", [(), ("example.com", "*.example.com")])
+def test_private_host_is_refused_in_every_spelling(host: str, hosts: tuple[str, ...]) -> None:
+    with pytest.raises(MediaError, match="is on a private host"):
+        check_url(f"http://{host}:8000/a.png", WHERE, hosts)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "2130706433", "127.1", "[::ffff:127.0.0.1]", "[::1]", "localhost."])
-def test_a_private_host_that_is_listed_is_passed_on(host: str) -> None:
+def test_listed_private_host_is_accepted(host: str) -> None:
     MediaResolver(hosts=["127.0.0.1", "::1", "LocalHost"]).check(f"http://{host}/a.png", WHERE)
 
 
 @pytest.mark.parametrize("host", ["8.8.8.8", "[2606:4700::1]", "[64:ff9b::8.8.8.8]", "[2002:808:808::]", "a.b", "_x.b"])
-def test_a_public_host_is_passed_on(host: str) -> None:
+def test_public_host_is_accepted(host: str) -> None:
     check_url(f"https://{host}/a.png?x=@#f", WHERE)
     check_url(f"HTTPS://{host}:/", WHERE)
 
 
 @pytest.mark.parametrize("url", [*MALFORMED.split(), "http://h/a b", "http://h/\n", " http://h/", ""])
-def test_what_is_no_plain_web_address_is_not_passed_on(url: str) -> None:
+def test_malformed_url_is_refused(url: str) -> None:
     with pytest.raises(MediaError, match=r"^messages\[2\]\.content\[1\]: '"):
         check_url(url, WHERE)
 
@@ -186,7 +187,7 @@ def test_what_is_no_plain_web_address_is_not_passed_on(url: str) -> None:
 @pytest.mark.parametrize(
     "url", ["https://u:SECRET@h/", "https://SECRET@h/", "https://u:SE/CRET@h:x/?SECRET", "s3:SECRET"]
 )
-def test_errors_do_not_tell_secrets(url: str) -> None:
+def test_error_messages_contain_no_secrets(url: str) -> None:
     with pytest.raises(MediaError) as error:
         check_url(url, WHERE)
     assert "SECRET" not in str(error.value)
@@ -194,17 +195,19 @@ def test_errors_do_not_tell_secrets(url: str) -> None:
     assert len(fault(f"https://h/{'x' * 9999}")) < 500
 
 
-def test_only_listed_hosts_are_passed_on() -> None:
-    resolver = MediaResolver(hosts=["Example.com", "*.example.org"])
-    for host in ("example.com", "EXAMPLE.COM.", "a.example.org", "a.b.example.org"):
-        resolver.check(f"https://{host}/", WHERE)
-    for host in ("a.example.com", "example.org", "badexample.org", "example.com.evil.net", "8.8.8.8"):
-        with pytest.raises(MediaError, match="is not allowed; add the host to hosts="):
-            resolver.check(f"https://{host}/", WHERE)
+@pytest.mark.parametrize("host", ["example.com", "EXAMPLE.COM.", "a.example.org", "a.b.example.org"])
+def test_listed_host_is_accepted(host: str) -> None:
+    LISTED.check(f"https://{host}/", WHERE)
+
+
+@pytest.mark.parametrize("host", ["a.example.com", "example.org", "badexample.org", "example.com.evil.net", "8.8.8.8"])
+def test_unlisted_host_is_refused(host: str) -> None:
+    with pytest.raises(MediaError, match="is not allowed; add the host to hosts="):
+        LISTED.check(f"https://{host}/", WHERE)
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "error"),
     [
         ({"roots": "/tmp"}, "roots must be a list or tuple, not str"),  # noqa: S108 - nothing is put there
         ({"roots": [""]}, "roots contains '', which is not a directory"),
@@ -220,12 +223,12 @@ def test_only_listed_hosts_are_passed_on() -> None:
         *(({"timeout": size}, "timeout must be ") for size in (0, -1, float("nan"), float("inf"), True, "5", None)),
     ],
 )
-def test_a_resolver_refuses_wrong_arguments(fields: Any, told: str) -> None:
-    with pytest.raises(MediaError, match=told):
+def test_media_resolver_refuses_invalid_arguments(fields: Any, error: str) -> None:
+    with pytest.raises(MediaError, match=error):
         MediaResolver(**fields)
 
 
-def test_a_resolver_is_a_value(root: Path) -> None:
+def test_media_resolver_is_immutable_comparable_and_picklable(root: Path) -> None:
     resolver = MediaResolver([root, str(root)], ["A.b", "127.1", "*.C.d"], 5, 1)
     assert (resolver.roots, resolver.hosts) == ((str(root.resolve()),) * 2, ("a.b", "127.0.0.1", "*.c.d"))
     for twin in (pickle.loads(pickle.dumps(resolver)), dataclasses.replace(resolver)):  # noqa: S301 - our bytes
@@ -235,7 +238,7 @@ def test_a_resolver_is_a_value(root: Path) -> None:
         resolver.max_bytes = 6  # type: ignore[misc]
 
 
-def test_importing_it_brings_no_network() -> None:
+def test_importing_the_media_resolver_imports_no_network_modules() -> None:
     code = "import sys, lazyprompt.media.resolver; print([m for m in ('urllib3', 'socket', 'ssl') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)  # noqa: S603 - our own code
     assert done.stdout.strip() == b"[]"
