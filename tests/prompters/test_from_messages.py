@@ -1,4 +1,4 @@
-"""Prompts written as messages in the order in which they are read."""
+"""`ChatPrompter.from_messages`: prompt templates that are a list of messages."""
 
 import json
 import pickle
@@ -36,7 +36,7 @@ IN_CHATML = "".join(f"<|im_start|>{each['role']}\n{each['content']}<|im_end|>\n"
 IN_CHATML += "<|im_start|>assistant\n"
 
 
-def test_no_system_text_and_no_white_space_is_added() -> None:
+def test_from_messages_adds_no_system_text_and_no_white_space() -> None:
     prompter = ChatPrompter.from_messages([("user", "{question}")])
     assert prompter.generate_prompt("Why?", return_dict=True) == {"messages": [{"role": "user", "content": "Why?"}]}
     assert prompter.generate_prompt("Why?") == "<|Human|>:Why?<|Assistant|>:"
@@ -50,13 +50,13 @@ def test_no_system_text_and_no_white_space_is_added() -> None:
 
 
 @pytest.mark.parametrize("family", Markers.families())
-def test_a_family_lays_the_messages_out_as_a_history_of_the_same_texts(family: str) -> None:
+def test_family_formats_the_messages_like_a_history_of_the_same_texts(family: str) -> None:
     plain = ChatPrompter({"system": "You know cats.", "user": "Why? <cats>"}, system="")
     history = [["Is a lynx one?", "Yes: a lynx."], *HISTORY]
     assert IN_ORDER.generate_prompt(VALUES, HISTORY, model=family) == plain.generate_prompt({}, history, model=family)
 
 
-def test_a_chat_template_gets_the_messages() -> None:
+def test_chat_template_formats_the_messages() -> None:
     assert IN_ORDER.generate_prompt(VALUES, HISTORY, chat_template=CHATML) == IN_CHATML
     rendered = IN_ORDER.with_chat_template(CHATML).render(VALUES, HISTORY)
     assert rendered.text == IN_CHATML == IN_ORDER.generate_prompt(VALUES, HISTORY, model="chatml")
@@ -65,7 +65,7 @@ def test_a_chat_template_gets_the_messages() -> None:
     ]
 
 
-def test_every_provider_gets_the_messages() -> None:
+def test_anthropic_and_gemini_payloads_contain_the_messages() -> None:
     made = IN_ORDER.generate_prompt(VALUES, HISTORY, format="anthropic")
     assert made == {"system": "You know cats.", "messages": MESSAGES[1:]}
     gemini = IN_ORDER.generate_prompt(VALUES, HISTORY, format="gemini")
@@ -75,7 +75,7 @@ def test_every_provider_gets_the_messages() -> None:
 
 
 @pytest.mark.parametrize("target", [{"model": "chatml"}, {"chat_template": CHATML}], ids=["markers", "template"])
-def test_text_of_a_template_is_trusted_in_every_message_and_no_value_is(target: Any) -> None:
+def test_template_text_is_trusted_and_slot_values_are_untrusted_in_every_message(target: Any) -> None:
     prompter = ChatPrompter.from_messages(
         [("user", "<|im_end|>{a}"), ("assistant", "{a}<|im_start|>"), ("user", "{q}")]
     )
@@ -96,7 +96,7 @@ def test_text_of_a_template_is_trusted_in_every_message_and_no_value_is(target: 
         strict.generate_prompt("<|im_end|>", **target)
 
 
-def test_partial_values_and_pickles() -> None:
+def test_partial_and_pickled_prompters_give_the_same_messages() -> None:
     partial = IN_ORDER.partial(topic="cats", example=lambda: "a lynx")
     assert partial.slots == ("question",)
     assert partial.generate_prompt("Why?", HISTORY, return_dict=True) == {"messages": MESSAGES}
@@ -106,7 +106,7 @@ def test_partial_values_and_pickles() -> None:
     assert copied.generate_prompt(VALUES, HISTORY, return_dict=True) == {"messages": MESSAGES}
 
 
-def test_a_budget_keeps_the_messages_of_the_template_and_cuts_their_slots() -> None:
+def test_budget_keeps_the_messages_of_the_template_and_cuts_their_slots() -> None:
     budget = Budget(300, CharTokenCounter(), slots={"example": 20})
     prompter = IN_ORDER.with_budget(budget)
     history = [[f"question {at}", f"answer {at}"] for at in range(50)]
@@ -122,7 +122,7 @@ def test_a_budget_keeps_the_messages_of_the_template_and_cuts_their_slots() -> N
 
 
 @pytest.mark.parametrize("target", [{"model": "chatml"}, {"chat_template": CHATML}], ids=["markers", "template"])
-def test_a_training_sample_trains_answers_of_the_template_too(target: Any) -> None:
+def test_training_sample_trains_the_assistant_messages_of_the_template(target: Any) -> None:
     sample = IN_ORDER.training_sample(VALUES, "Because.", HISTORY, train="all", **target)
     assert list(sample.messages) == [*MESSAGES, {"role": "assistant", "content": "Because."}]
     trained = [sample.text[start:stop] for start, stop in sample.spans]
@@ -137,13 +137,13 @@ def test_a_training_sample_trains_answers_of_the_template_too(target: Any) -> No
     assert [last.text[start:stop] for start, stop in last.spans] == ["So.<|im_end|>"]
 
 
-def test_a_look_shows_the_slots_of_every_message() -> None:
+def test_look_shows_the_slots_of_every_message() -> None:
     seen = look(IN_ORDER, CallArguments(VALUES, HISTORY), model="chatml")
     names = ["instruction", "topic", "example", "history", "question", "user", "markers"]
     assert [slot.name for slot in seen.slots] == names
 
 
-def test_markers_of_your_own_are_all_that_stands_around_the_texts() -> None:
+def test_custom_markers_surround_the_messages_without_additional_text() -> None:
     markers = Markers(sos="[[S]]", eos="[[/S]]\n", soh="[[U]]", eoh="[[/U]]\n", soa="[[A]]", eoa="[[/A]]\n")
     assert IN_ORDER.with_markers(markers).generate_prompt(VALUES, HISTORY) == (
         "[[S]]You know cats.[[/S]]\n[[U]]Is a lynx one?[[/U]]\n[[A]]Yes: a lynx.[[/A]]\n"
@@ -151,7 +151,7 @@ def test_markers_of_your_own_are_all_that_stands_around_the_texts() -> None:
     )
 
 
-def test_a_budget_drops_whole_items_of_a_list_in_every_message() -> None:
+def test_budget_drops_the_same_list_items_from_every_message() -> None:
     prompter = ChatPrompter.from_messages([("user", "{passages}"), ("assistant", "Read."), ("user", "{passages} {q}")])
     passages = [f"passage {at} " * 3 for at in range(9)]
     prompt, report = prompter.with_budget(Budget(300, CharTokenCounter())).fit(
@@ -175,7 +175,7 @@ JINJA: list[Any] = [
 GIVEN = {"mood": "kind", "notes": ["one<|im_end|>", "two"], "question": "Why? {{ mood }}"}
 
 
-def test_the_texts_may_be_jinja_templates() -> None:
+def test_message_texts_can_be_jinja_templates() -> None:
     prompter = ChatPrompter.from_messages(JINJA, syntax="jinja2")
     assert prompter.slots == ("mood", "notes", "question")
     expected = [
@@ -199,9 +199,9 @@ def test_the_texts_may_be_jinja_templates() -> None:
     assert report.lists["notes"].dropped == (1,)
 
 
-def test_an_unknown_syntax_is_refused() -> None:
+def test_unknown_syntax_and_invalid_jinja_are_rejected() -> None:
     with pytest.raises(TemplateError, match=r"^unknown syntax 'jinja' \(did you mean 'jinja2'\?\); expected one of"):
-        ChatPrompter.from_messages(JINJA, syntax="jinja")  # type: ignore[arg-type]  # that is the point
+        ChatPrompter.from_messages(JINJA, syntax="jinja")  # type: ignore[arg-type]
     with pytest.raises(TemplateError, match="Jinja"):
         ChatPrompter.from_messages([("user", "{% if %}")], syntax="jinja2")
 
@@ -210,8 +210,8 @@ WITH_SYSTEM = [{"role": "system", "content": "Be kind."}, *PAST]
 HISTORY_ONLY = ChatPrompter.from_messages(["history"])
 
 
-def test_the_history_alone_is_a_prompt() -> None:
-    """It was refused as empty, so complete chats had no prompter that adds nothing to them."""
+def test_prompter_of_the_history_alone_adds_nothing_to_a_chat() -> None:
+    """A template of the history alone was rejected as empty, so no prompter left complete chats unchanged."""
     assert HISTORY_ONLY.generate_prompt("Why?", WITH_SYSTEM, format="openai") == {
         "messages": [*WITH_SYSTEM, {"role": "user", "content": "Why?"}]
     }
@@ -221,8 +221,8 @@ def test_the_history_alone_is_a_prompt() -> None:
 
 
 @pytest.mark.parametrize("family", Markers.families())
-@pytest.mark.parametrize("chat", [PAST, WITH_SYSTEM])
-def test_a_sample_of_a_complete_chat_has_no_other_system_text(chat: list[dict[str, str]], family: str) -> None:
+@pytest.mark.parametrize("chat", [PAST, WITH_SYSTEM], ids=["without system", "with system"])
+def test_training_sample_of_a_complete_chat_has_no_default_system_text(chat: list[dict[str, str]], family: str) -> None:
     sample = HISTORY_ONLY.with_markers(family).training_sample(history=chat)
     assert [*sample.messages] == chat
     assert sample.text.count("Be kind.") == len(chat) - len(PAST)

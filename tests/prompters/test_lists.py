@@ -1,4 +1,4 @@
-"""Lists in slots within a budget: whole items go, in every kind of template, and the report names them."""
+"""Lists in slots within a budget: whole items are dropped, in every kind of template, and the report names them."""
 
 import pickle
 import re
@@ -33,13 +33,13 @@ def file(text: str) -> Prompter:
 
 PROMPTERS: dict[str, Callable[[], Prompter]] = {
     "slots": lambda: ChatPrompter("Answer from {passages}.", system=""),
-    "user's slots": lambda: ChatPrompter({"user": "{passages}\n"}, system=""),
+    "slots of the user message": lambda: ChatPrompter({"user": "{passages}\n"}, system=""),
     "loop": lambda: jinja(f"{{{{ passages|length }}}} documents: {LOOP}"),
     "filters": lambda: jinja("{{ passages|map(attribute='text')|join('; ') }}"),
     "file": lambda: file(f"system:\n{LOOP}\nuser:\n{{{{ input }}}}"),
-    "file's user": lambda: file(f"user:\n{LOOP}\n\n{{{{ input }}}}"),
-    "a turn of a file": lambda: file(f"user:\n{LOOP}\nassistant:\nI see.\nuser:\n{{{{ input }}}}"),
-    "turns of a file": lambda: file(
+    "user section of a file": lambda: file(f"user:\n{LOOP}\n\n{{{{ input }}}}"),
+    "user section before others": lambda: file(f"user:\n{LOOP}\nassistant:\nI see.\nuser:\n{{{{ input }}}}"),
+    "sections in a loop of a file": lambda: file(
         "system:\nAnswer.\n{% for p in passages %}\nuser:\nWhat?\nassistant:\n{{ p.text }}\n{% endfor %}\n"
         "user:\n{{ input }}"
     ),
@@ -57,8 +57,8 @@ def fit(prompter: Prompter, budget: Budget, **more: Any) -> tuple[Any, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROMPTERS)
-def test_the_oldest_history_goes_and_then_whole_items_from_the_end(name: str) -> None:
-    """The list was dropped as a whole, or not at all; a limit of the slot cut its JSON."""
+def test_oldest_history_is_dropped_first_then_whole_list_items_from_the_end(name: str) -> None:
+    """The budget dropped the whole list or no item of it, and a slot limit cut the JSON of the list."""
     prompter = PROMPTERS[name]()
     whole, report = fit(prompter, Budget(None, CHARS))
     assert report.lists == {"passages": ListItems(tuple(range(COUNT)), (), report.lists["passages"].start)}
@@ -92,20 +92,22 @@ def test_the_oldest_history_goes_and_then_whole_items_from_the_end(name: str) ->
     assert str(whole)
 
 
-def test_the_order_of_the_caller_decides_which_items_go() -> None:
+def test_order_function_decides_which_items_are_dropped() -> None:
     best = Budget(420, CHARS, order={"passages": lambda items: sorted(items, key=lambda each: -each["score"])})
     made, report = fit(PROMPTERS["loop"](), best)
     kept = report.lists["passages"].kept
     assert len(kept) in range(2, COUNT)
     assert {PASSAGES[at]["score"] for at in kept} == {*range(COUNT - len(kept), COUNT)}
-    # The prompt has them in its own order.
+    # The prompt keeps the items in the order of the list.
     assert shown_numbers(made, "passage") == [*kept] == sorted(kept)
 
 
 @pytest.mark.parametrize(
-    "order", [lambda _: [], lambda items: [*items, items[0]], lambda items: [dict(each) for each in items]]
+    "order",
+    [lambda _: [], lambda items: [*items, items[0]], lambda items: [dict(each) for each in items]],
+    ids=["no items", "repeated item", "copied items"],
 )
-def test_an_order_is_of_the_same_items(order: Any) -> None:
+def test_order_function_must_return_the_same_items(order: Any) -> None:
     with pytest.raises(
         BudgetError,
         match=r"^order\['passages'\] returned .* it must return exactly the items it received, in any order$",
@@ -118,7 +120,7 @@ def test_an_order_is_of_the_same_items(order: Any) -> None:
 
 
 @pytest.mark.slow
-def test_the_priority_decides_item_by_item() -> None:
+def test_list_items_are_dropped_one_by_one_in_order_of_priority() -> None:
     prompter = ChatPrompter("Examples: {examples}\nFrom {passages}.", system="")
     examples = [f"example-{at}" for at in range(5)]
     numbers: dict[int | str, float] = {"examples": 1, "passages": 2, "history": 3}
@@ -145,7 +147,7 @@ def test_the_priority_decides_item_by_item() -> None:
     assert seen[-1] == (1, 1, 0)
 
 
-def test_the_limit_of_a_slot_drops_whole_items() -> None:
+def test_slot_limit_drops_whole_list_items() -> None:
     made, report = fit(PROMPTERS["slots"](), Budget(None, CHARS, slots={"passages": 200}))
     kept = report.lists["passages"].kept
     assert sum(line.after for line in report.messages if line.slot == "passages") <= 200
@@ -157,15 +159,15 @@ def test_the_limit_of_a_slot_drops_whole_items() -> None:
         fit(PROMPTERS["slots"](), Budget(None, CHARS, slots={"passages": 20}))
 
 
-def test_a_list_that_is_protected_stays() -> None:
+def test_protected_list_is_not_dropped() -> None:
     with pytest.raises(BudgetError, match="would be empty"):
         fit(PROMPTERS["slots"](), Budget(400, CHARS, protect={"passages"}))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["cache", lambda messages: f"{len(messages)} messages."])
+@pytest.mark.parametrize("policy", ["cache", lambda messages: f"{len(messages)} messages."], ids=["cache", "summary"])
 @pytest.mark.parametrize("start_on", [None, "user"])
-def test_no_more_items_go_than_must_under_any_policy(policy: Any, start_on: Any) -> None:
+def test_cache_and_summary_policies_drop_no_more_items_than_the_default_policy(policy: Any, start_on: Any) -> None:
     for limit in range(300, 1000, 25):
         _, least = fit(PROMPTERS["loop"](), Budget(limit, CHARS, start_on=start_on))
         made, report = fit(PROMPTERS["loop"](), Budget(limit, CHARS, policy, start_on=start_on, summary_tokens=70))
@@ -175,23 +177,23 @@ def test_no_more_items_go_than_must_under_any_policy(policy: Any, start_on: Any)
 
 
 @pytest.mark.parametrize("name", ["slots", "loop", "file"])
-@pytest.mark.parametrize("value", [PASSAGES, tuple(PASSAGES), lambda: PASSAGES])
-def test_a_fixed_list_is_a_list_too(name: str, value: Any) -> None:
+@pytest.mark.parametrize("value", [PASSAGES, tuple(PASSAGES), lambda: PASSAGES], ids=["list", "tuple", "function"])
+def test_list_fixed_by_partial_is_dropped_item_by_item(name: str, value: Any) -> None:
     given = PROMPTERS[name]().with_budget(Budget(400, CHARS))
     fixed = given.partial(passages=value).fit({"input": "Why?"}, PAIRS, format="openai")
     expected = given.fit({"passages": PASSAGES, "input": "Why?"}, PAIRS, format="openai")
     assert (fixed[0], fixed[1].lists) == (expected[0], expected[1].lists)
 
 
-def test_a_prompt_with_lists_is_a_value() -> None:
-    for name, make in PROMPTERS.items():
-        prompter = make().with_budget(Budget(None, CHARS))
-        passages = [dict(each) for each in PASSAGES]
-        prompt = prompter.fill({"passages": passages, "input": "Why?"})
-        copy = pickle.loads(pickle.dumps(prompt))  # noqa: S301 - our own
-        passages.clear()
-        assert copy == prompt, name
-        target = prompter.target("openai")
-        few = prompter.fill({"passages": PASSAGES[:2], "input": "Why?"})
-        assert target.render(copy.with_slot("passages", PASSAGES[:2])) == target.render(few), name
-        assert [*copy.lists] == ["passages"]
+@pytest.mark.parametrize("name", PROMPTERS)
+def test_filled_prompt_copies_its_lists_and_can_be_pickled(name: str) -> None:
+    prompter = PROMPTERS[name]().with_budget(Budget(None, CHARS))
+    passages = [dict(each) for each in PASSAGES]
+    prompt = prompter.fill({"passages": passages, "input": "Why?"})
+    copy = pickle.loads(pickle.dumps(prompt))  # noqa: S301 - our own
+    passages.clear()
+    assert copy == prompt
+    target = prompter.target("openai")
+    few = prompter.fill({"passages": PASSAGES[:2], "input": "Why?"})
+    assert target.render(copy.with_slot("passages", PASSAGES[:2])) == target.render(few)
+    assert [*copy.lists] == ["passages"]

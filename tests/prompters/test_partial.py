@@ -1,4 +1,4 @@
-"""Values that are fixed: of prompters, instructions, few-shot templates, prompt files and chats."""
+"""`partial`: slot values fixed in advance, in prompters, instructions, few-shot templates and prompt files."""
 
 import pickle
 from typing import Any
@@ -29,7 +29,7 @@ PROMPTERS: dict[str, Prompter] = {
 
 
 class Counted:
-    """A function that tells how often it was called."""
+    """A function that returns how often it was called."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -49,7 +49,7 @@ def prompter(request: pytest.FixtureRequest) -> Prompter:
     return PROMPTERS[request.param]
 
 
-def test_a_copy_has_the_value_and_the_original_has_not(prompter: Prompter) -> None:
+def test_partial_returns_a_copy_with_the_value_and_keeps_the_original(prompter: Prompter) -> None:
     fixed = prompter.partial(a="one")
     assert (prompter.slots, fixed.slots) == (("a", "b"), ("b",))
     assert contents(fixed, {"b": "two"}) == ["one", "two"]
@@ -61,7 +61,7 @@ def test_a_copy_has_the_value_and_the_original_has_not(prompter: Prompter) -> No
     assert fixed.render({"b": "two"}).text == prompter.render({"a": "one", "b": "two"}).text
 
 
-def test_a_value_of_the_call_wins(prompter: Prompter) -> None:
+def test_value_passed_in_the_call_overrides_the_fixed_value(prompter: Prompter) -> None:
     counted = Counted()
     fixed = prompter.partial(a=counted)
     assert contents(fixed, {"a": "mine", "b": "two"}) == ["mine", "two"]
@@ -69,7 +69,7 @@ def test_a_value_of_the_call_wins(prompter: Prompter) -> None:
 
 
 @pytest.mark.parametrize("form", ["flat", "openai", "anthropic"])
-def test_a_function_is_called_once_for_each_prompt(prompter: Prompter, form: Any) -> None:
+def test_function_value_is_called_once_for_each_prompt(prompter: Prompter, form: Any) -> None:
     counted = Counted()
     fixed = prompter.partial(a=counted)
     assert "call 1" in str(fixed.generate_prompt("two", format=form))
@@ -80,16 +80,17 @@ def test_a_function_is_called_once_for_each_prompt(prompter: Prompter, form: Any
     assert counted.calls == 5
 
 
-def test_what_is_fixed_does_not_change_with_what_was_given(prompter: Prompter) -> None:
-    given: Any = {"list": [1]} if prompter is not PROMPTERS["file"] else "x"
-    fixed = prompter.partial(a=given)
+def test_fixed_value_does_not_change_when_the_passed_object_is_mutated(prompter: Prompter) -> None:
+    if prompter is PROMPTERS["file"]:
+        prompter = Prompty.loads(FILE.replace("string", "object", 1)).prompter
+    value = {"list": [1]}
+    fixed = prompter.partial(a=value)
     before = contents(fixed, "two")
-    if isinstance(given, dict):
-        given["list"].append(2)
+    value["list"].append(2)
     assert contents(fixed, "two") == before
 
 
-def test_it_can_be_pickled_with_its_values(prompter: Prompter) -> None:
+def test_partial_prompter_can_be_pickled_with_its_values(prompter: Prompter) -> None:
     fixed = prompter.partial(a="one", b=Counted())
     twin = pickle.loads(pickle.dumps(fixed))  # noqa: S301 - our own bytes
     assert contents(twin) == contents(fixed) == ["one", "call 1"]
@@ -104,12 +105,12 @@ def test_it_can_be_pickled_with_its_values(prompter: Prompter) -> None:
         ({"self": "x"}, "no slot named 'self'"),
     ],
 )
-def test_a_value_for_no_slot_is_refused(prompter: Prompter, values: dict[str, Any], message: str) -> None:
+def test_partial_rejects_unknown_slots_and_none(prompter: Prompter, values: dict[str, Any], message: str) -> None:
     with pytest.raises(SlotError, match=message):
         prompter.partial(**values)
 
 
-def test_a_function_must_give_a_value(prompter: Prompter) -> None:
+def test_function_value_that_returns_none_is_an_error(prompter: Prompter) -> None:
     with pytest.raises(SlotError):
         prompter.partial(a=lambda: None).generate_prompt("two")
 
@@ -121,7 +122,7 @@ def test_fixed_values_are_untrusted() -> None:
     assert [segment.trusted for segment in rendered.segments if segment.slot == "a"] == [False]
 
 
-def test_other_prompters_and_their_copies() -> None:
+def test_fixed_values_work_with_alpaca_budgets_hooks_and_other_copies() -> None:
     assert "Add 1 and 2" in AlpacaPrompter("Add {x} and {y}").partial(x=1).generate_prompt("2")
     fixed = ChatPrompter("Be {tone}.", system="").partial(tone="kind").with_system("S").with_markers("qwen2.5")
     assert contents(fixed, "Hi") == ["S\nBe kind.\n\n", "Hi"]
@@ -134,7 +135,7 @@ def test_other_prompters_and_their_copies() -> None:
     assert contents(hooked, "Hi") == ["call 1\n\n", "Hi!"]
 
 
-def test_instructions_and_few_shot_templates() -> None:
+def test_instruction_and_few_shot_templates_accept_fixed_values() -> None:
     counted = Counted()
     instruction = InstructionTemplate("{a} {b}").partial(a=counted)
     assert [instruction.fill({"b": "x"}).system for _ in range(2)] == ["call 1 x", "call 2 x"]
@@ -150,19 +151,19 @@ def test_instructions_and_few_shot_templates() -> None:
         template.render()
 
 
-def test_in_a_tool_loop_a_fixed_value_is_no_question() -> None:
+@pytest.mark.parametrize("lang", ["Dutch", Counted()])
+def test_fixed_value_alone_adds_no_user_message_in_a_tool_loop(lang: object) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
     history: list[dict[str, Any]] = [
         {"role": "user", "content": "In Dutch: When?"},
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c1", "content": "9:30"},
     ]
-    for lang in ("Dutch", Counted()):
-        fixed = ChatPrompter({"user": "In {lang}: {q}"}, system="").partial(lang=lang)
-        assert contents(fixed, history=history)[-1] == "9:30"
+    fixed = ChatPrompter({"user": "In {lang}: {q}"}, system="").partial(lang=lang)
+    assert contents(fixed, history=history)[-1] == "9:30"
 
 
-def test_rows_and_files_have_fixed_values() -> None:
+def test_batch_rows_and_prompt_files_use_fixed_values() -> None:
     fixed = ChatPrompter("{a}", system="").partial(a="one")
     rows = [{"input": "x", "a": "of the row"}, {"input": "y"}]
     made = [row["payload"]["system"] for row in fixed.render_batch(rows, format="anthropic")]
@@ -174,5 +175,5 @@ def test_rows_and_files_have_fixed_values() -> None:
         Prompty.from_prompter(fixed.partial(a=Counted()))
 
 
-def test_a_secret_stays_hidden_in_repr() -> None:
+def test_fixed_secret_is_hidden_in_repr() -> None:
     assert "sk-1" not in repr(ChatPrompter("{a}").partial(a=Secret("sk-1")))

@@ -1,4 +1,4 @@
-"""What holds for every prompt, whatever the values say."""
+"""Properties of every prompt, whatever the values are."""
 
 import copy
 import json
@@ -18,20 +18,20 @@ from lazyprompt import AlpacaPrompter, ChatPrompter, Markers, Prompter, Segment
 TOOLS = [{"type": "function", "function": {"name": "f", "description": "Looks <b>up</b> {x}."}}]
 MODELS = [None, "chatml", "qwen2.5", "llama-2", "llama-3", "mistral-v3", "gemma-2", "deepseek-v3", "glm-4", "vicuna"]
 
-# Text that tries to be structure: markers, slots, headers, and the signs they are made of.
+# Text that imitates structure: markers, slots, headers, and the characters they consist of.
 STRUCTURE = (
     *("<|im_end|>", "<|im_start|>system\n", "<|start_system|>", "<|Human|>:", "<|eot_id|>", "[INST]", "<s>", "</s>"),
     *("<start_of_turn>", "<｜User｜>", "USER:", "### Response:\n", "### k:\n", "<think>", "\n"),
     *("{a}", "{{a}}", "{k}", "{input}", "<", "|", ">", "im_end", "\u200b", "＜", "#", "{", "}", " "),
 )
 HOSTILE = st.lists(st.sampled_from(STRUCTURE) | st.text(max_size=6), max_size=8).map("".join)
-TEXT = HOSTILE.filter(lambda text: text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text))
+TEXT = HOSTILE.filter(lambda text: text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=6,
 )
-# What a slot takes: None is no value.
+# Values that a slot accepts: None is no value.
 VALUE = JSON.filter(lambda value: value is not None)
 PAIRS = st.lists(st.tuples(TEXT, TEXT).map(list), max_size=4)
 TEMPLATES = [
@@ -59,24 +59,24 @@ def test_no_value_changes_the_text_outside_its_slot(
 ) -> None:
     """The developer's text and the markers are the same as for harmless values; an empty user turn has none."""
     harmless: dict[str, object] = {name: "x" if value else "" for name, value in values.items()}
-    calm = trusted_text(which, harmless, [["x" if question else "", "x"] for question, _ in history], model)
-    seen = "".join(trusted_text(which, values, history, model))
+    expected = trusted_text(which, harmless, [["x" if question else "", "x"] for question, _ in history], model)
+    actual = "".join(trusted_text(which, values, history, model))
     if model is not None and Markers.for_model(model).trim:
         # These families strip each text, the template's own as well where a value beside it is empty.
-        assert "".join(seen.split()) == "".join("".join(calm).split())
+        assert "".join(actual.split()) == "".join("".join(expected).split())
     else:
-        assert seen == "".join(calm)
+        assert actual == "".join(expected)
 
 
 @given(values=st.fixed_dictionaries({"a": TEXT, "k": TEXT}))
 def test_no_value_changes_the_text_outside_its_slot_in_alpaca(values: dict[str, object]) -> None:
-    calm = trusted_text(ALPACA, {"a": "x", "k": "x"}, [], None)
-    assert "".join(trusted_text(ALPACA, values, [], None)) == "".join(calm)
+    expected = trusted_text(ALPACA, {"a": "x", "k": "x"}, [], None)
+    assert "".join(trusted_text(ALPACA, values, [], None)) == "".join(expected)
 
 
 @pytest.mark.slow
 @given(values=st.fixed_dictionaries({"a": VALUE, "k": VALUE, "input": VALUE}), history=PAIRS)
-def test_inputs_are_never_changed(values: dict[str, object], history: list[list[str]]) -> None:
+def test_generate_prompt_never_mutates_its_arguments(values: dict[str, object], history: list[list[str]]) -> None:
     before = copy.deepcopy((values, history, TOOLS))
     for prompter in TEMPLATES:
         prompter.generate_prompt(values, history, TOOLS)
@@ -86,8 +86,10 @@ def test_inputs_are_never_changed(values: dict[str, object], history: list[list[
 
 @pytest.mark.slow
 @given(values=st.fixed_dictionaries({"a": TEXT, "k": TEXT, "input": TEXT}), history=PAIRS, label=st.none() | TEXT)
-def test_flat_and_dict_say_the_same(values: dict[str, object], history: list[list[str]], label: str | None) -> None:
-    """Each message of the dict is in the flat prompt, in order; system text and instruction are joined differently."""
+def test_flat_prompt_contains_each_message_of_the_dict_in_order(
+    values: dict[str, object], history: list[list[str]], label: str | None
+) -> None:
+    """System text and instruction are joined differently in the two formats, so their lines are compared."""
     for prompter in TEMPLATES:
         flat = prompter.with_safety("off").generate_prompt(values, history, label=label)
         messages = prompter.generate_prompt(values, history, label=label, return_dict=True)["messages"]
@@ -103,7 +105,7 @@ def test_flat_and_dict_say_the_same(values: dict[str, object], history: list[lis
 
 @pytest.mark.slow
 @given(values=st.fixed_dictionaries({"a": TEXT, "k": TEXT, "input": TEXT}), history=PAIRS)
-def test_the_segments_are_the_prompt(values: dict[str, object], history: list[list[str]]) -> None:
+def test_joined_segments_are_the_prompt(values: dict[str, object], history: list[list[str]]) -> None:
     for prompter in TEMPLATES:
         rendered = prompter.render(values, history, TOOLS)
         assert rendered.text == prompter.generate_prompt(values, history, TOOLS)
@@ -113,22 +115,22 @@ def test_the_segments_are_the_prompt(values: dict[str, object], history: list[li
 
 @pytest.mark.slow
 @given(values=st.fixed_dictionaries({"a": TEXT, "k": TEXT, "input": TEXT}), history=PAIRS)
-def test_a_filled_prompt_renders_as_the_prompter_does(values: dict[str, object], history: list[list[str]]) -> None:
-    """The path over Prompt and the quick one are the same path."""
+def test_rendering_a_filled_prompt_equals_generate_prompt(values: dict[str, object], history: list[list[str]]) -> None:
+    """`generate_prompt` has a fast path without a `Prompt` object."""
     for prompter in TEMPLATES:
         prompt = prompter.fill(values, history, TOOLS)
         assert prompter.prompt_template.render(prompt).text == prompter.generate_prompt(values, history, TOOLS)
 
 
 @given(text=st.text(alphabet="abc αβγ 你好，。<>{}[]()#|=/\n", max_size=60))
-def test_honest_text_stays_as_it_is(text: str) -> None:
-    """Signs alone are no markers."""
+def test_harmless_text_is_unchanged(text: str) -> None:
+    """Special characters alone are not markers."""
     rendered = ChatPrompter("ctx {input}", system="").with_safety("off").render(text)
-    careful = ChatPrompter("ctx {input}", system="").render(text)
-    assert careful.text == rendered.text
+    guarded = ChatPrompter("ctx {input}", system="").render(text)
+    assert guarded.text == rendered.text
 
 
-def test_every_value_is_a_segment_of_its_slot() -> None:
+def test_every_value_is_an_untrusted_segment_of_its_slot() -> None:
     rendered = ChatPrompter("A {a} B", extra_keys="k").render({"a": "one", "k": "two", "input": "three"}, [["q", "r"]])
     values = [segment for segment in rendered.segments if not segment.trusted]
     assert values == [
@@ -141,7 +143,7 @@ def test_every_value_is_a_segment_of_its_slot() -> None:
 
 
 @pytest.mark.slow
-def test_every_process_gives_the_same_bytes() -> None:
+def test_prompts_have_the_same_bytes_for_every_hash_seed() -> None:
     code = (
         "import json\n"
         "from lazyprompt import ChatPrompter, AlpacaPrompter\n"
@@ -171,7 +173,7 @@ def test_every_process_gives_the_same_bytes() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
-def test_32_threads_share_a_prompter_and_never_see_each_others_data() -> None:
+def test_prompter_shared_by_32_threads_never_mixes_their_values() -> None:
     prompter = ChatPrompter("I am {name}.", tools=TOOLS)
     barrier = Barrier(32)
 
@@ -192,7 +194,7 @@ def test_32_threads_share_a_prompter_and_never_see_each_others_data() -> None:
 
 
 @pytest.mark.parametrize("prompter", [*TEMPLATES, ALPACA, ChatPrompter("{{ a }}{{ k }}", syntax="jinja2")])
-def test_a_prompter_pickles_small_and_works_the_same(prompter: Prompter) -> None:
+def test_pickled_prompter_is_small_and_gives_the_same_prompt(prompter: Prompter) -> None:
     values = {"a": "1", "k": "2"}
     expected = prompter.generate_prompt(values)
     packed = pickle.dumps(prompter)

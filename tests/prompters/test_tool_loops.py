@@ -1,13 +1,13 @@
-"""Tool loops: what is said again, and what is not, where the history ends with a tool's result."""
+"""Tool loops: which user message follows a history that ends with a tool result."""
 
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from lazyprompt import AlpacaPrompter, Budget, CharTokenCounter, ChatPrompter, ChatTemplate, EmptyPrompter, Prompter
-from lazyprompt.errors import HistoryError, LazyPromptError, SlotError
+from lazyprompt.errors import FormatError, HistoryError, SlotError
 from lazyprompt.files.prompty import Prompty
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
@@ -25,7 +25,7 @@ ASKED = {
 
 
 def loop(question: str) -> list[dict[str, Any]]:
-    """A history that ends with a tool's result."""
+    """A history that ends with a tool result."""
     return [
         {"role": "user", "content": question},
         {"role": "assistant", "content": None, "tool_calls": [CALL]},
@@ -39,7 +39,7 @@ def user_texts(prompter: Prompter, given_: object, history: Any) -> list[str]:
 
 
 def check_user_texts(prompter: Prompter, given_: object, history: Any) -> list[str]:
-    """What the user says in the messages of a prompt, which flat text and payloads say too."""
+    """The texts of the user messages of a prompt, after a check that flat text and payloads contain as many."""
     texts = user_texts(prompter, given_, history)
     flat = prompter.generate_prompt(given_, history, model="chatml")
     assert flat.count("<|im_start|>user\n") == len(texts) + 1  # the result is a user turn in this family
@@ -51,45 +51,48 @@ def check_user_texts(prompter: Prompter, given_: object, history: Any) -> list[s
 
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("given_", [None, {}, "When?", {"q": "When?"}])
-def test_the_users_part_is_not_said_again(name: str, given_: Any) -> None:
-    # Once it was asked anew behind each result, or the value was missing.
+def test_user_message_of_the_template_is_not_repeated_after_a_tool_result(name: str, given_: Any) -> None:
+    # The message was repeated after each result, or the call was rejected because of the missing value.
     assert check_user_texts(ASKED[name], given_, loop("Asked: When?")) == ["Asked: When?"]
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_another_question_is_never_dropped(name: str) -> None:
-    # Once a prompt file dropped it.
-    for given_ in ({"q": "And then?"}, "And then?"):
-        texts = check_user_texts(ASKED[name], given_, loop("Asked: When?"))
-        assert texts == ["Asked: When?", "Asked: And then?"]
-    earlier = [["Asked: And then?", "Later."], *loop("Asked: When?")]
-    assert check_user_texts(ASKED[name], {"q": "And then?"}, earlier)[-1] == "Asked: And then?"
-    assert check_user_texts(ASKED[name], {"q": "When"}, loop("Asked: When?"))[-1] == "Asked: When"
+@pytest.mark.parametrize(
+    ("given_", "earlier", "added"),
+    [
+        *(({"q": "And then?"}, [], "And then?"), ("And then?", [], "And then?"), ({"q": "When"}, [], "When")),
+        ({"q": "And then?"}, [["Asked: And then?", "Later."]], "And then?"),
+    ],
+)
+def test_new_question_after_a_tool_result_is_added(name: str, given_: Any, earlier: Any, added: str) -> None:
+    # A prompt file dropped the question.
+    texts = check_user_texts(ASKED[name], given_, [*earlier, *loop("Asked: When?")])
+    assert texts == [*(question for question, _ in earlier), "Asked: When?", f"Asked: {added}"]
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_a_question_that_stands_in_the_history_without_its_template_is_the_same(name: str) -> None:
+def test_question_in_the_history_without_its_template_text_is_not_repeated(name: str) -> None:
     assert user_texts(ASKED[name], {"q": "When?"}, loop("When?")) == ["When?"]
 
 
-def test_text_beside_the_users_part() -> None:
+def test_user_template_and_input_are_compared_to_the_history_as_one_message() -> None:
     prompter = ChatPrompter({"system": "Be brief.", "user": "In {lang}:\n"}, system="")
-    asked = loop("In Dutch:\nWhen?")
-    assert user_texts(prompter, {"lang": "Dutch"}, asked) == ["In Dutch:\nWhen?"]
-    assert user_texts(prompter, {"lang": "Dutch", "input": ""}, asked) == ["In Dutch:\nWhen?"]
-    assert user_texts(prompter, {"lang": "Dutch", "input": "And?"}, asked)[-1] == "In Dutch:\nAnd?"
-    assert user_texts(prompter, {"lang": "French"}, asked)[-1] == "In French:\n"
-    assert user_texts(ChatPrompter("Be brief."), "And?", asked)[-1] == "And?"
-    assert user_texts(ChatPrompter({"user": "Go on."}), None, asked) == ["In Dutch:\nWhen?"]
+    history = loop("In Dutch:\nWhen?")
+    assert user_texts(prompter, {"lang": "Dutch"}, history) == ["In Dutch:\nWhen?"]
+    assert user_texts(prompter, {"lang": "Dutch", "input": ""}, history) == ["In Dutch:\nWhen?"]
+    assert user_texts(prompter, {"lang": "Dutch", "input": "And?"}, history)[-1] == "In Dutch:\nAnd?"
+    assert user_texts(prompter, {"lang": "French"}, history)[-1] == "In French:\n"
+    assert user_texts(ChatPrompter("Be brief."), "And?", history)[-1] == "And?"
+    assert user_texts(ChatPrompter({"user": "Go on."}), None, history) == ["In Dutch:\nWhen?"]
 
 
-def test_what_nobody_said_yet_is_said() -> None:
+def test_user_message_is_added_if_the_history_has_none() -> None:
     assert user_texts(ChatPrompter({"user": "Go on."}), None, loop("x")[1:]) == ["Go on."]
     assert user_texts(ASKED["slots"], {"q": "When?"}, loop("x")[1:]) == ["Asked: When?"]
     assert user_texts(ASKED["file"], {"q": "When?"}, loop("x")[1:]) == ["Asked: When?"]
 
 
-def test_values_of_the_system_part_are_needed_and_those_of_the_users_part_go_together() -> None:
+def test_missing_system_slot_or_only_some_user_slots_is_an_error_in_a_tool_loop() -> None:
     prompter = ChatPrompter({"system": "From {doc}.", "user": "{a}, {b}"})
     with pytest.raises(SlotError, match="no value for 'doc'"):
         prompter.generate_prompt(history=loop("x, y"))
@@ -103,15 +106,18 @@ def test_values_of_the_system_part_are_needed_and_those_of_the_users_part_go_tog
         Prompty.loads(shared).generate_prompt(history=loop("When?"))
 
 
-def test_elsewhere_all_values_are_needed() -> None:
-    for history in (None, [["When?", "At nine."]], [{"role": "user", "content": "When?"}]):
-        with pytest.raises(SlotError, match="no value for 'q'"):
-            ASKED["slots"].generate_prompt(history=history)
+@pytest.mark.parametrize("history", [None, [["When?", "At nine."]], [{"role": "user", "content": "When?"}]])
+def test_missing_slot_value_is_an_error_outside_of_a_tool_loop(history: Any) -> None:
+    with pytest.raises(SlotError, match="no value for 'q'"):
+        ASKED["slots"].generate_prompt(history=history)
+
+
+def test_alpaca_prompter_rejects_a_tool_loop() -> None:
     with pytest.raises(HistoryError, match="does not support history"):
         AlpacaPrompter("{q}").generate_prompt("x", loop("When?"))
 
 
-def test_within_a_budget_and_in_training_data() -> None:
+def test_user_message_is_not_repeated_with_a_budget_or_in_a_training_sample() -> None:
     prompter = ASKED["slots"].with_budget(Budget(200, CharTokenCounter()))
     assert user_texts(prompter, None, [["a", "b" * 300], *loop("Asked: When?")]) == ["Asked: When?"]
     answered = [*loop("Asked: When?"), {"role": "assistant", "content": "At 9:30."}]
@@ -122,7 +128,7 @@ def test_within_a_budget_and_in_training_data() -> None:
 
 SHOWN = ["a", "When?", "\n", "{q}"]
 TEXT = st.sampled_from(["", *SHOWN])
-# A message of the user's is sent as it was given, an empty one too; a pair without a question has none.
+# Empty user messages of a history are kept, so there are none here; a pair with an empty question adds none.
 MESSAGE = st.one_of(
     st.builds(lambda text: [{"role": "user", "content": text}], st.sampled_from(SHOWN)),
     st.builds(lambda text: [{"role": "user", "content": [{"type": "text", "text": text}]}], st.sampled_from(SHOWN)),
@@ -155,7 +161,7 @@ TEMPLATE = ChatTemplate.load(CHATML)
 
 
 def contents(payload: Any) -> list[Any]:
-    """What the user's messages of a payload hold."""
+    """The contents of the user messages of a payload."""
     turns = payload.get("messages") or payload.get("contents") or payload.get("input") or []
     return [turn.get("content", turn.get("parts")) for turn in turns if turn.get("role") == "user"]
 
@@ -169,18 +175,18 @@ def is_empty(content: Any) -> bool:
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(prompter=st.sampled_from(PROMPTERS), given_=INPUT, history=HISTORY, form=st.sampled_from(FORMATS))
-def test_no_turn_of_the_user_is_empty(prompter: Prompter, given_: Any, history: Any, form: Any) -> None:
+def test_prompts_contain_no_empty_user_turn(prompter: Prompter, given_: Any, history: Any, form: Any) -> None:
     try:
         payload = prompter.generate_prompt(given_, history, format=form)
-    except LazyPromptError:
-        return  # the input does not fit this prompter
+    except (SlotError, FormatError):
+        reject()  # the input does not fit this prompter; the test fails if none fits
     assert not [content for content in contents(payload) if is_empty(content)]
-    if not isinstance(prompter, EmptyPrompter):  # flat, it is the input alone
-        for laid_out in ({"model": "chatml"}, {"chat_template": TEMPLATE}):
-            assert "<|im_start|>user\n<|im_end|>" not in prompter.generate_prompt(given_, history, **laid_out)
+    if not isinstance(prompter, EmptyPrompter):  # whose flat prompt is the input alone
+        for target in ({"model": "chatml"}, {"chat_template": TEMPLATE}):
+            assert "<|im_start|>user\n<|im_end|>" not in prompter.generate_prompt(given_, history, **target)
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_the_empty_turn_of_alpaca_is_printed_in_openais_form_alone(form: Any) -> None:
+def test_empty_user_turn_of_alpaca_is_in_the_openai_format_only(form: Any) -> None:
     payload = AlpacaPrompter("Add {q}").generate_prompt("1+1", format=form)
     assert [is_empty(content) for content in contents(payload)] == [form == "openai"]

@@ -18,17 +18,17 @@ FAMILIES = {name: Markers.for_model(name) for name in Markers.families()}
 
 
 class Real(NamedTuple):
-    """A model's own template, and what it is rendered with."""
+    """A model's own template, and the variables that it is rendered with."""
 
-    family: str  # that it proves
-    package: str  # that carries it
-    template: str  # its name there
-    bos: str = ""  # the token that a text begins with
-    eos: str = ""  # the token that ends an answer
-    options: dict[str, Any] = {}  # noqa: RUF012 - only read; what else the template is given
-    # Whether its system text is left out by the family (it holds the date) or written in another way than its own.
+    family: str  # the model family of the template
+    package: str  # the package that contains the template
+    template: str  # the name of the template in the package
+    bos: str = ""  # the token at the start of a text
+    eos: str = ""  # the token at the end of a response
+    options: dict[str, Any] = {}  # noqa: RUF012 - only read; further variables of the template
+    # Whether the family omits its default system text (because of a date in it), or formats that text differently.
     own_text: bool = False
-    # White space it drops: "lines" before an answer, or at the "seam" of the system text and what the user says first.
+    # White space it drops: "lines" before a response, or the "seam" between system text and first user message.
     drops: str = ""
 
     def given(self, messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -37,20 +37,20 @@ class Real(NamedTuple):
         return {**variables, "messages": messages, **more}
 
     def render(self, messages: list[dict[str, Any]]) -> str:
-        """What the template renders; for slow tests, because it may be downloaded."""
+        """The output of the template, for slow tests because it may be downloaded."""
         return real_templates.render(self.package, self.template, self.given(messages))
 
     def recorded(self, messages: list[dict[str, Any]], **more: Any) -> str:
-        """What the template rendered when it was recorded."""
+        """The recorded output of the template."""
         return recorded_renders.recorded_render(self.package, self.template, self.given(messages, **more))
 
-    def spoken(self, said: str, history: list[list[str]] | None = None) -> tuple[str, list[list[str]] | None]:
-        """What is said, without the white space that this template alone drops."""
+    def stripped(self, user: str, history: list[list[str]] | None = None) -> tuple[str, list[list[str]] | None]:
+        """User text and history without the white space that only this template drops."""
         if self.drops == "lines" and history:
             history = [[question, answer.lstrip("\n")] for question, answer in history]
         if self.drops == "seam" and history:
             history = [[history[0][0].lstrip() or "!", history[0][1]], *history[1:]]
-        return (said.lstrip() or "!") if self.drops == "seam" and not history else said, history
+        return (user.lstrip() or "!") if self.drops == "seam" and not history else user, history
 
 
 OLLAMA, AXOLOTL, LLAMA_CPP = "@huggingface/ollama-utils", "axolotl", "xllamacpp"
@@ -109,11 +109,11 @@ WITH_SYSTEM_ROLE = [
     Real("deepseek-v2-0628", AXOLOTL, "deepseek_v2", BEGIN, END),
     Real("deepseek-v3", OLLAMA, "deepseek-v3:671b", BEGIN, END),
     Real("deepseek-v3.1", OLLAMA, "deepseek-v3.1:latest", BEGIN, END),
-    # The template trl keeps as DeepSeek-V3's opens a thought, so it is that of R1.
+    # The template that trl has for DeepSeek-V3 opens the reasoning, so it is that of R1.
     Real("deepseek-r1", "trl", "deepseekv3", BEGIN),
     Real("deepseek-r1-distill", "trl", "deepseek_r1_distill", BEGIN),
     Real("internlm2", OLLAMA, "internlm2:1.8b", "<s>"),
-    Real("internlm3", OLLAMA, "internlm2:1.8b", "<s>"),  # they share one
+    Real("internlm3", OLLAMA, "internlm2:1.8b", "<s>"),  # the same as InternLM2 has
     Real("chatglm3", "@lenml/tokenizer-chatglm3", "tokenizer_config"),
     Real("glm-4", OLLAMA, "glm4:9b"),
     Real("glm-4.5", "trl", "glm4moe"),
@@ -143,18 +143,18 @@ WITH_SYSTEM_ROLE = [
     Real("exaone-deep", OLLAMA, "exaone-deep:2.4b"),
     Real("exaone-4", AXOLOTL, "exaone4"),
 ]
-# FastChat's own code, which is where Vicuna's format comes from; it has always had a system text.
+# FastChat's own code defines the format of Vicuna; it always adds a system text.
 FASTCHAT = [Real("vicuna", "fschat", "vicuna_v1.1"), Real("baichuan2", "fschat", "baichuan2-chat")]
 REAL = WITHOUT_SYSTEM_ROLE + WITH_SYSTEM_ROLE
 WITH_DEFAULT_SYSTEM = [real for real in WITH_SYSTEM_ROLE if FAMILIES[real.family].system and not real.own_text]
 NO_SYSTEM = [real for real in REAL if not FAMILIES[real.family].system and not real.own_text]
-# The template of Phi-4-mini takes tools in another way, and has no calls.
+# The template of Phi-4-mini expects tools in the system message, and has no tool calls.
 WITH_TOOLS = [
     real for real in WITH_SYSTEM_ROLE if not FAMILIES[real.family].tool_form.note and real.family != "phi-4-mini"
 ]
 LLAMA_3 = ("llama-3.1", "llama-3.1-nemotron", "llama-3.2", "llama-3.2-vision", "llama-3.3")
 MISTRAL = ("mistral-v3", "mistral-nemo")
-# Templates that drop the text of a message that calls.
+# Templates that drop the text of a message with tool calls.
 DROP_TEXT = (*LLAMA_3, *MISTRAL)
 WITH_CALLS: list[tuple[Real, str | None]] = [(real, None) for real in WITH_TOOLS]
 WITH_CALLS += [(real, "Let me see.") for real in WITH_TOOLS if real.family not in DROP_TEXT]
@@ -174,7 +174,7 @@ OWN_SYSTEM = [
     {"role": "assistant", "content": "They do."},
     {"role": "user", "content": "Of what?"},
 ]
-# Templates that refuse a second system text, or leave one of the two out.
+# Templates that reject a second system text, or omit one of the two.
 ONE_SYSTEM_TEXT = {
     *(("gemma", "gemma"), ("gemma-2", "gemma2:2b"), ("gemma-3", "gemma3"), ("llama-2", "llama2:7b")),
     *(("qwen3.5", "qwen3_5_think"), ("qwen3.5-nothink", "qwen3_5_nothink"), ("qwen3.6", "qwen3_6")),
@@ -216,7 +216,7 @@ def flat_and_messages(prompter: ChatPrompter, *given: Any, model: str, **more: A
 
 
 def _for_template(message: dict[str, Any]) -> dict[str, Any]:
-    """A message as templates want it: arguments are a dict, content is a text."""
+    """A message as templates expect it: arguments are a dict, content is text."""
     message["content"] = message["content"] or ""
     for call in message.get("tool_calls", ()):
         call["function"]["arguments"] = json.loads(call["function"]["arguments"])
@@ -239,11 +239,11 @@ def result(id: str, text: str) -> dict[str, Any]:
 @pytest.mark.slow
 @each(WITH_SYSTEM_ROLE)
 @pytest.mark.parametrize("history", [None, PAIRS, SPACED_PAIRS], ids=["plain", "multi-turn", "white space"])
-@pytest.mark.parametrize("said", ["Why?", "  为什么？\n"])
-def test_a_chat_with_a_system_text_is_what_the_models_template_makes_of_it(real: Real, history: Any, said: str) -> None:
+@pytest.mark.parametrize("user", ["Why?", "  为什么？\n"])
+def test_chat_with_a_system_text_equals_the_output_of_the_models_template(real: Real, history: Any, user: str) -> None:
     prompter = ChatPrompter("Answer in {language}.\n", system="\nYou are a poet. ")
-    said, history = real.spoken(said, history)
-    given = {"language": "中文", "input": said}
+    user, history = real.stripped(user, history)
+    given = {"language": "中文", "input": user}
     flat, messages = flat_and_messages(prompter, given, history, model=real.family)
     assert [message["role"] for message in messages][:1] == ["system"]
     assert flat == real.render(messages)
@@ -251,17 +251,17 @@ def test_a_chat_with_a_system_text_is_what_the_models_template_makes_of_it(real:
 
 @each(NO_SYSTEM)
 @pytest.mark.parametrize("history", [None, PAIRS, SPACED_PAIRS], ids=["plain", "multi-turn", "white space"])
-def test_a_chat_without_system_text_is_what_the_models_template_makes_of_it(real: Real, history: Any) -> None:
-    said, past = real.spoken(" Why? ", history)
-    flat, messages = flat_and_messages(ChatPrompter(system=""), said, past, model=real.family)
+def test_chat_without_a_system_text_equals_the_output_of_the_models_template(real: Real, history: Any) -> None:
+    user, past = real.stripped(" Why? ", history)
+    flat, messages = flat_and_messages(ChatPrompter(system=""), user, past, model=real.family)
     assert messages[0]["role"] == "user"
     assert flat == real.recorded(messages)
-    in_order = ChatPrompter.from_messages([*messages[:-1], ("user", "{said}")])
-    assert in_order.generate_prompt({"said": said}, model=real.family) == flat
+    in_order = ChatPrompter.from_messages([*messages[:-1], ("user", "{user}")])
+    assert in_order.generate_prompt({"user": user}, model=real.family) == flat
 
 
 @each(WITH_DEFAULT_SYSTEM)
-def test_a_family_brings_the_system_text_of_its_template(real: Real) -> None:
+def test_default_system_text_of_a_family_is_that_of_its_template(real: Real) -> None:
     flat, messages = flat_and_messages(ChatPrompter(), "Why?", PAIRS, model=real.family)
     assert flat == real.recorded(messages) == real.recorded(messages[1:])
 
@@ -273,19 +273,19 @@ def test_a_family_brings_the_system_text_of_its_template(real: Real) -> None:
     texts=st.lists(st.text(st.sampled_from("ab \n\t\u3000。<|>{}[]/'\"\\"), min_size=1), min_size=3, max_size=7),
     words=st.text(st.sampled_from("ab \n{}<>"), min_size=1).filter(str.strip),
 )
-def test_no_text_makes_a_difference(real: Real, texts: list[str], words: str) -> None:
-    *turns, said = texts[: len(texts) // 2 * 2 + 1] if len(texts) % 2 else texts[:-1]
+def test_chat_of_random_texts_equals_the_output_of_the_template(real: Real, texts: list[str], words: str) -> None:
+    *turns, user = texts[: len(texts) // 2 * 2 + 1] if len(texts) % 2 else texts[:-1]
     # GLM drops the line before an answer that is blank.
-    said, history = real.spoken(said, [[turns[at], turns[at + 1] + "!"] for at in range(0, len(turns), 2)])
+    user, history = real.stripped(user, [[turns[at], turns[at + 1] + "!"] for at in range(0, len(turns), 2)])
     system = "" if real in NO_SYSTEM and real in WITHOUT_SYSTEM_ROLE else words
     prompter = ChatPrompter(system=system).with_safety("off")
-    flat, messages = flat_and_messages(prompter, said, history, model=real.family)
+    flat, messages = flat_and_messages(prompter, user, history, model=real.family)
     assert flat == real.render(messages)
 
 
 @each(WITHOUT_SYSTEM_ROLE)
 @pytest.mark.parametrize("history", [None, PAIRS], ids=["plain", "multi-turn"])
-def test_a_family_without_system_role_reads_the_system_text_in_the_first_thing_said(real: Real, history: Any) -> None:
+def test_family_without_a_system_role_has_the_system_text_in_the_first_user_turn(real: Real, history: Any) -> None:
     flat, messages = flat_and_messages(
         ChatPrompter("Be {a}."), {"a": "kind", "input": "Hi"}, history, model=real.family
     )
@@ -295,19 +295,19 @@ def test_a_family_without_system_role_reads_the_system_text_in_the_first_thing_s
 
 @each(WITH_TOOLS)
 @pytest.mark.parametrize(
-    ("system", "said", "history"),
+    ("system", "user", "history"),
     [("Be a clerk.", " Hi ", None), ("Be a clerk.", " Hi ", PAIRS), ("", "Hi", OWN_SYSTEM[:3])],
-    ids=["alone", "with turns", "behind a system text of the history"],
+    ids=["no history", "with turns", "after a system message of the history"],
 )
-def test_tools_are_described_as_in_the_models_template(real: Real, system: str, said: str, history: Any) -> None:
+def test_tools_are_formatted_as_in_the_models_template(real: Real, system: str, user: str, history: Any) -> None:
     tools = tools_for(real)
-    flat, messages = flat_and_messages(ChatPrompter(system=system), said, history, tools, model=real.family)
+    flat, messages = flat_and_messages(ChatPrompter(system=system), user, history, tools, model=real.family)
     assert flat == real.recorded(messages, tools=tools)
 
 
-# QwQ's template puts two line breaks before tools that no system text stands before.
+# QwQ's template puts two line breaks before tools if there is no system text.
 @each([real for real in WITH_TOOLS if real in NO_SYSTEM and real.family != "qwq"])
-def test_tools_without_system_text_are_described_as_in_the_models_template(real: Real) -> None:
+def test_tools_without_a_system_text_are_formatted_as_in_the_models_template(real: Real) -> None:
     tools = tools_for(real)
     flat, messages = flat_and_messages(ChatPrompter(system=""), "Hi", PAIRS, tools, model=real.family)
     assert flat == real.recorded(messages, tools=tools)
@@ -316,42 +316,41 @@ def test_tools_without_system_text_are_described_as_in_the_models_template(real:
 @pytest.mark.parametrize(
     ("real", "text"), WITH_CALLS, ids=[f"{real.family}={real.template}-{text}" for real, text in WITH_CALLS]
 )
-@pytest.mark.parametrize("said", [None, "And tomorrow?"], ids=["the model's turn", "the user goes on"])
-def test_calls_and_results_are_written_as_in_the_models_template(real: Real, text: str | None, said: Any) -> None:
+@pytest.mark.parametrize("user", [None, "And tomorrow?"], ids=["ends with results", "with a new question"])
+def test_calls_and_results_are_formatted_as_in_the_models_template(real: Real, text: str | None, user: Any) -> None:
     first, second = call("weather", "aaaaaaaaa", city="北京"), call("time", "bbbbbbbbb", city='"x"')
     results = [result("aaaaaaaaa", '{"sky": "clear"}'), result("bbbbbbbbb", "noon\n")]
-    if real.family in LLAMA_3:  # their templates refuse two calls in one message
+    if real.family in LLAMA_3:  # their templates reject two calls in one message
         rounds = [call_message(text, first), results[0], call_message(text, second), results[1]]
     else:
         rounds = [call_message(text, first, second), *results]
     third = call_message(text and "Clear, noon.", call("time", "ccccccccc", **VALUES))
     history = [{"role": "user", "content": "Weather and time in 北京?"}, *rounds, third, result("ccccccccc", "6")]
-    if said:
+    if user:
         history.append({"role": "assistant", "content": "Clear, noon; 6 in Paris."})
-    # Mistral's templates leave the system text out while results wait for an answer.
-    prompter = ChatPrompter(system="" if real.family in MISTRAL and not said else "Help.")
+    # Mistral's templates omit the system text if the last message is a tool result.
+    prompter = ChatPrompter(system="" if real.family in MISTRAL and not user else "Help.")
     tools = tools_for(real)
-    flat, messages = flat_and_messages(prompter, said, history, tools, model=real.family)
+    flat, messages = flat_and_messages(prompter, user, history, tools, model=real.family)
     assert flat == real.recorded(messages, tools=tools)
 
 
 @each(DEEPSEEK)
-@pytest.mark.parametrize("said", [None, "And tomorrow?"], ids=["the model's turn", "the user goes on"])
-def test_deepseek_writes_calls_and_results_as_its_template_does(real: Real, said: str | None) -> None:
-    """The templates describe no tools, take arguments as text, and know one round of calls."""
+@pytest.mark.parametrize("user", [None, "And tomorrow?"], ids=["ends with results", "with a new question"])
+def test_deepseek_tool_calls_and_results_are_formatted_as_in_its_template(real: Real, user: str | None) -> None:
+    """The templates describe no tools, expect arguments as text, and support one round of calls."""
     calls = call_message(None, call("weather", "a", city="北京"), call("time", "b"))
     history = [{"role": "user", "content": "Well?"}, calls, result("a", "clear"), result("b", "noon")]
-    if said:
+    if user:
         history.append({"role": "assistant", "content": "Clear, noon."})
-    flat, messages = flat_and_messages(ChatPrompter(system="Help."), said, history, model=real.family)
-    asked = messages[2]
-    asked["content"] = None
-    for each_call in asked["tool_calls"]:
+    flat, messages = flat_and_messages(ChatPrompter(system="Help."), user, history, model=real.family)
+    messages[2]["content"] = None
+    for each_call in messages[2]["tool_calls"]:
         each_call["function"]["arguments"] = json.dumps(each_call["function"]["arguments"], ensure_ascii=False)
     assert flat == real.recorded(messages)
 
 
-def test_deepseek_v3_1_goes_on_in_the_turn_of_its_calls() -> None:
+def test_deepseek_v3_1_continues_the_turn_of_its_tool_calls() -> None:
     history = [{"role": "user", "content": "Time?"}, call_message(None, call("time", "a")), result("a", "noon")]
     flat = ChatPrompter(system="").generate_prompt(None, history, model="deepseek-v3.1")
     assert flat == (
@@ -360,23 +359,23 @@ def test_deepseek_v3_1_goes_on_in_the_turn_of_its_calls() -> None:
     )
 
 
-def test_phi_4_mini_describes_tools_as_its_template_does() -> None:
+def test_phi_4_mini_tools_are_formatted_as_in_its_template() -> None:
     flat, messages = flat_and_messages(ChatPrompter(system="Be a clerk."), "Hi", PAIRS, TOOLS, model="phi-4-mini")
     messages[0]["tools"] = json.dumps(TOOLS, ensure_ascii=False)
     assert flat == Real("phi-4-mini", OLLAMA, "phi4-mini:3.8b").recorded(messages)
 
 
-def test_llama_keeps_the_text_and_all_calls_of_a_message() -> None:
-    """Llama's templates drop the text, and refuse a second call."""
+def test_llama_message_keeps_its_text_and_all_its_tool_calls() -> None:
+    """Llama's templates drop the text, and reject a second call."""
     calls = call_message("Let me see.", call("time", "a"), call("time", "b", city="x"))
     history = [{"role": "user", "content": "Time?"}, calls]
     flat = ChatPrompter(system="").generate_prompt("Well?", history, model="llama-3.1")
-    said = '{"name": "time", "parameters": {}}\n{"name": "time", "parameters": {"city": "x"}}'
-    assert f"\n\nLet me see.\n{said}<|eot_id|>" in flat
+    calls_text = '{"name": "time", "parameters": {}}\n{"name": "time", "parameters": {"city": "x"}}'
+    assert f"\n\nLet me see.\n{calls_text}<|eot_id|>" in flat
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_family_warns_where_its_tools_are_not_in_its_own_form(family: str) -> None:
+def test_tools_in_a_format_that_the_family_was_not_trained_on_emit_a_warning(family: str) -> None:
     note = FAMILIES[family].tool_form.note
     expected = (
         f"the tools are described as JSON, which {family} was not trained to read: {note}; pass chat_template= to "
@@ -392,8 +391,8 @@ def test_a_family_warns_where_its_tools_are_not_in_its_own_form(family: str) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
-def test_no_call_or_result_forges_a_control_sequence(family: str) -> None:
-    """Parameters written as XML are no JSON, whose escapes would hide a control sequence."""
+def test_tool_calls_and_results_forge_no_control_sequence(family: str) -> None:
+    """In JSON a control sequence is escaped, but some families write parameters as XML."""
     for mark in FAMILIES[family].control_sequences:
         evil = f"a {mark} b"
         values = {evil: evil, "list": [evil], "object": {evil: evil}}
@@ -408,7 +407,7 @@ def test_no_call_or_result_forges_a_control_sequence(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_samples_find_the_message_of_each_call_and_result(family: str) -> None:
+def test_training_sample_has_the_message_index_of_each_call_and_result(family: str) -> None:
     history = [
         {"role": "user", "content": "Go"},
         call_message("Text one", call("one", "aaaaaaaaa", key="value", other="more"), call("two", "bbbbbbbbb")),
@@ -429,7 +428,7 @@ def test_samples_find_the_message_of_each_call_and_result(family: str) -> None:
 
 @each(FASTCHAT)
 @pytest.mark.parametrize("history", [None, PAIRS, SPACED_PAIRS], ids=["plain", "multi-turn", "white space"])
-def test_a_chat_is_what_the_code_that_defines_its_format_makes_of_it(real: Real, history: Any) -> None:
+def test_chat_equals_the_output_of_the_code_of_fastchat(real: Real, history: Any) -> None:
     flat, messages = flat_and_messages(ChatPrompter(system=" Be kind. "), " Why? ", history, model=real.family)
     assert flat == real.recorded(messages)
     flat, messages = flat_and_messages(ChatPrompter(), "Why?", history, model=real.family)
@@ -438,11 +437,11 @@ def test_a_chat_is_what_the_code_that_defines_its_format_makes_of_it(real: Real,
 
 
 @each(REAL + FASTCHAT)
-@pytest.mark.parametrize("turns", [0, 2, 3], ids=["alone", "with turns", "the model's turn"])
-def test_a_system_text_that_the_history_begins_with_is_the_system_text(real: Real, turns: int) -> None:
-    """15 families wrote an empty turn before it, a second system turn, or half of what opens one."""
-    said = None if turns == len(OWN_SYSTEM[1:]) else "And dogs?"
-    flat, messages = flat_and_messages(ChatPrompter(system=""), said, OWN_SYSTEM[: turns + 1], model=real.family)
+@pytest.mark.parametrize("turns", [0, 2, 3], ids=["no turns", "with turns", "ends with the user"])
+def test_system_message_at_the_start_of_the_history_is_the_system_text(real: Real, turns: int) -> None:
+    """15 families wrote an empty turn before it, a second system turn, or only half of a turn opening."""
+    user = None if turns == len(OWN_SYSTEM[1:]) else "And dogs?"
+    flat, messages = flat_and_messages(ChatPrompter(system=""), user, OWN_SYSTEM[: turns + 1], model=real.family)
     assert messages[0] == OWN_SYSTEM[0]
     if real in WITHOUT_SYSTEM_ROLE:
         messages[1]["content"] = f"{messages[0]['content']}\n\n{messages[1]['content']}"
@@ -451,21 +450,21 @@ def test_a_system_text_that_the_history_begins_with_is_the_system_text(real: Rea
 
 
 @each([real for real in REAL + FASTCHAT if (real.family, real.template) not in ONE_SYSTEM_TEXT])
-def test_a_system_text_of_the_history_stands_behind_the_prompters(real: Real) -> None:
+def test_system_message_of_the_history_follows_the_system_text_of_the_prompter(real: Real) -> None:
     flat, messages = flat_and_messages(ChatPrompter(system="Be a clerk."), "Hi", OWN_SYSTEM[:3], model=real.family)
     assert flat == real.recorded(messages)
 
 
 @each([real for real in WITH_SYSTEM_ROLE if FAMILIES[real.family].system_place == "last_user"])
-def test_the_last_question_may_be_the_historys(real: Real) -> None:
-    """The system text stood in the first user's turn where the history ends with a question."""
+def test_system_text_is_in_the_last_user_turn_of_the_history(real: Real) -> None:
+    """The system text was in the first user turn if the history ends with a user message."""
     flat, messages = flat_and_messages(ChatPrompter(system="Be a clerk."), None, OWN_SYSTEM[1:], model=real.family)
     assert flat == real.recorded(messages)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_no_family_loses_one_of_two_system_texts(family: str) -> None:
-    """Templates that refuse or leave out a second one are no example: without turns for them, the two are one text."""
+def test_prompt_of_every_family_contains_both_of_two_system_texts(family: str) -> None:
+    """A family without system turns joins them to one text, even if its template rejects or omits the second."""
     flat = ChatPrompter(system="Be a clerk.").generate_prompt("Hi", OWN_SYSTEM[:3], model=family)
     clerk, cats = flat.index("Be a clerk."), flat.index("You know cats.")
     assert clerk < cats
@@ -475,10 +474,10 @@ def test_no_family_loses_one_of_two_system_texts(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("tools", [None, TOOLS], ids=["alone", "with tools"])
+@pytest.mark.parametrize("tools", [None, TOOLS], ids=["no tools", "with tools"])
 @pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
-def test_a_system_text_of_the_history_is_not_trusted(family: str, tools: Any) -> None:
-    """Tools stand behind it, and a prompter looks once at what is the same in every prompt up to the last of them."""
+def test_system_message_of_the_history_is_untrusted(family: str, tools: Any) -> None:
+    """Tools follow the system message, and the prompter checks the constant text up to the tools only once."""
     prompter = ChatPrompter(system="", tools=tools)
     prompter.generate_prompt("Hi", model=family)
     for mark in FAMILIES[family].turn_sequences:
@@ -489,7 +488,7 @@ def test_a_system_text_of_the_history_is_not_trusted(family: str, tools: Any) ->
 
 
 @pytest.mark.parametrize("family", ["qwen2.5", "gemma-3", "mistral-v3", "deepseek-v3"])
-def test_samples_find_the_message_of_a_system_text_of_the_history(family: str) -> None:
+def test_training_sample_has_the_message_index_of_a_system_message(family: str) -> None:
     sample = ChatPrompter(system="").training_sample("Hi", "Yes.", OWN_SYSTEM[:3], model=family)
     parts = zip(sample.parts, sample.slots, sample.part_messages, strict=True)
     found = {text.strip(): at for text, slot, at in parts if slot == "history" and text.strip()}
@@ -498,14 +497,14 @@ def test_samples_find_the_message_of_a_system_text_of_the_history(family: str) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recorded", recorded_renders.read_renders()[1], ids=lambda recorded: recorded["template"])
-def test_what_is_recorded_is_what_the_templates_render(recorded: recorded_renders.Render) -> None:
+def test_recorded_renders_equal_the_output_of_the_templates(recorded: recorded_renders.Render) -> None:
     given = recorded_renders.read_renders()[0][recorded["given"]]
     assert recorded["version"] == real_templates.version_of(recorded["package"])
     assert real_templates.render(recorded["package"], recorded["template"], given) == recorded["text"]
 
 
 def test_every_family_is_compared_with_a_real_template() -> None:
-    # Qwen2.5-Math's template is that of Qwen2.5 with another system text; no package at hand carries it.
+    # Qwen2.5-Math's template is that of Qwen2.5 with another system text; no package contains it.
     math, qwen = FAMILIES["qwen2.5-math"], FAMILIES["qwen2.5"]
     assert math.evolve(family=qwen.family, system=qwen.system) == qwen
     assert {"qwen2.5-math", *(real.family for real in REAL + FASTCHAT)} == set(FAMILIES)
@@ -611,16 +610,18 @@ NAMED = {
 @pytest.mark.parametrize(
     ("family", "name"), [(family, name) for family, names in NAMED.items() for name in names.split()]
 )
-def test_a_model_is_found_by_its_name_its_repository_or_its_file(family: str, name: str) -> None:
+def test_family_is_found_by_the_name_of_a_model_a_repository_or_a_file(family: str, name: str) -> None:
     assert Markers.for_model(name).family == family
 
 
-def test_a_publishers_name_at_the_start_of_a_file_name_is_skipped() -> None:
-    publishers = """01-ai allenai baichuan-inc ByteDance-Seed c4ai CohereForAI CohereLabs deepseek-ai google
-        HuggingFaceH4 HuggingFaceTB ibm ibm-granite internlm LGAI-EXAONE LiquidAI lmsys meta meta-llama microsoft
-        MiniMaxAI mistralai moonshotai NousResearch nvidia openai Qwen teknium THUDM TinyLlama zai-org"""
-    for publisher in publishers.split():
-        assert Markers.for_model(f"{publisher}_qwen2-7b.gguf").family == "qwen2"
+PUBLISHERS = """01-ai allenai baichuan-inc ByteDance-Seed c4ai CohereForAI CohereLabs deepseek-ai google
+    HuggingFaceH4 HuggingFaceTB ibm ibm-granite internlm LGAI-EXAONE LiquidAI lmsys meta meta-llama microsoft
+    MiniMaxAI mistralai moonshotai NousResearch nvidia openai Qwen teknium THUDM TinyLlama zai-org"""
+
+
+@pytest.mark.parametrize("publisher", PUBLISHERS.split())
+def test_publisher_at_the_start_of_a_file_name_is_skipped(publisher: str) -> None:
+    assert Markers.for_model(f"{publisher}_qwen2-7b.gguf").family == "qwen2"
 
 
 @pytest.mark.parametrize(
@@ -640,7 +641,7 @@ def test_a_publishers_name_at_the_start_of_a_file_name_is_skipped() -> None:
         "granite-4.0-speech", "granite-4.1-guardian", "llama-3.2-nemotron", "qwen3-omni-30b-instruct",
     ],
 )  # fmt: skip
-def test_no_model_is_taken_for_one_of_another_family(name: str) -> None:
+def test_name_of_an_unsupported_model_matches_no_similar_family(name: str) -> None:
     with pytest.raises(TemplateError, match="no model family is known"):
         Markers.for_model(name)
 
@@ -671,7 +672,7 @@ QUIET = "it writes a fixed system text, and drops or joins all other system text
         ("DeepSeek-V2.5-1210", "its prompt begins with one space for each system text"),
     ],
 )
-def test_a_model_whose_template_is_beyond_markers_is_told_why_and_what_to_use(name: str, why: str) -> None:
+def test_error_for_a_model_that_markers_cannot_express_has_reason_and_alternative(name: str, why: str) -> None:
     with pytest.raises(TemplateError, match=f": .*{why}; render") as caught:
         ChatPrompter().generate_prompt("Hi", model=name)
     assert repr(name) in str(caught.value)
@@ -679,29 +680,29 @@ def test_a_model_whose_template_is_beyond_markers_is_told_why_and_what_to_use(na
 
 
 @pytest.mark.slow
-def test_the_templates_that_are_beyond_markers_are_so() -> None:
-    """What the messages say is seen in the models' own templates."""
-    said = [{"role": "user", "content": "Hi"}]
-    system = [{"role": "system", "content": "Be."}, *said]
+def test_templates_that_markers_cannot_express_behave_as_the_errors_describe() -> None:
+    """The models' own templates have the properties that the error messages state."""
+    user = [{"role": "user", "content": "Hi"}]
+    system = [{"role": "system", "content": "Be."}, *user]
     for first in ("gptoss", "qwen3_8", "cohere2"):
         real = Real("", "trl", first, options=TODAY)
-        assert not real.render(system).replace("Be.", "").startswith(real.render(said)[:-1])
-        assert len(real.render(system)) - len(real.render(said)) > len("Be.\n")
-    assert "the day's date" in Real("", "trl", "gptoss", options=TODAY).render(said)
+        assert not real.render(system).replace("Be.", "").startswith(real.render(user)[:-1])
+        assert len(real.render(system)) - len(real.render(user)) > len("Be.\n")
+    assert "the day's date" in Real("", "trl", "gptoss", options=TODAY).render(user)
     assert "Be." not in Real("", OLLAMA, "phi4-reasoning:14b").render(system)
     assert Real("", OLLAMA, "deepseek-v2.5:236b").render(system).startswith("  ")
-    answered = [*said, {"role": "assistant", "content": " A "}, *said]
+    answered = [*user, {"role": "assistant", "content": " A "}, *user]
     assert "</think> A<|im_end|>" in Real("", "trl", "nemotron_3_nano").render(answered)
 
 
-def test_every_pattern_names_a_family_and_nearly_every_family_has_one() -> None:
+def test_name_patterns_cover_every_family_except_qwen3_nothink() -> None:
     named = {family for _, family in NAMES}
-    # These are asked for by the name of the family alone.
+    # This family is found only by its own name.
     assert set(FAMILIES) - named == {"qwen3-nothink"}
     assert named <= set(FAMILIES)
 
 
-def test_an_unknown_model_is_told_what_is_near_and_how_to_go_on() -> None:
+def test_error_for_an_unknown_model_suggests_a_similar_family_and_alternatives() -> None:
     with pytest.raises(TemplateError) as caught:
         Markers.for_model("Qwen/Qwen25-7B-Instruct")
     message = str(caught.value)
@@ -717,7 +718,7 @@ def test_an_unknown_model_is_told_what_is_near_and_how_to_go_on() -> None:
 
 
 @pytest.mark.parametrize("name", [None, 3, ["qwen2.5"], b"qwen2.5"])
-def test_the_name_of_a_model_is_text(name: Any) -> None:
+def test_model_name_that_is_not_text_is_rejected(name: Any) -> None:
     with pytest.raises(TemplateError, match=type(name).__name__):
         Markers.for_model(name)
 
@@ -731,6 +732,7 @@ def test_the_name_of_a_model_is_text(name: Any) -> None:
             {BEGIN, END, "<｜User｜>", "<｜Assistant｜>", *(f"<｜tool▁output{end}｜>" for end in OUTPUT_ENDS)},
             {"<think>", "<｜tool▁sep｜>", *(f"<｜tool▁call{end}｜>" for end in OUTPUT_ENDS)},
         ),
+        ("chatml", {"<|im_start|>", "<|im_end|>"}, set()),
         ("gemma-2", {"<bos>", "<start_of_turn>", "<end_of_turn>"}, set()),
         ("vicuna", {"USER:", "ASSISTANT:", "</s>"}, set()),
         ("baichuan2", {"<reserved_106>", "<reserved_107>"}, set()),
@@ -746,20 +748,20 @@ def test_the_name_of_a_model_is_text(name: Any) -> None:
         ),
     ],
 )
-def test_the_control_sequences_of_a_family(family: str, turns: set[str], others: set[str]) -> None:
+def test_family_has_the_expected_turn_and_control_sequences(family: str, turns: set[str], others: set[str]) -> None:
     assert FAMILIES[family].turn_sequences == turns
     unseen = {*tokens_of_calls(family), *tokens_of_tokenizer(family)}
     assert FAMILIES[family].control_sequences == turns | others | unseen
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_a_family_writes_calls_with_is_structure_to_it(family: str) -> None:
-    # The markers of most families show no calls, so a value could bring them along.
+def test_tool_call_and_reasoning_tokens_of_a_family_are_control_sequences(family: str) -> None:
+    # The markers of most families contain no tool-call tokens, so a value could contain forged ones.
     controls = controls_of(FAMILIES[family])
     form = form_of(family)[0]
     marks = {mark for calls in form.calls for mark in (calls.start, calls.end, calls.separator, calls.quote)}
     marks |= {*(form.thought or ()), *form.stop}
-    # Words and fences are no tokens.
+    # Words and code fences are not tokens.
     tokens = {mark.split("\n")[0].strip() for mark in marks if mark.startswith(("<", "["))}
     assert not {mark for mark in tokens if controls.is_clean(mark) and not mark.endswith("=")}
 
@@ -777,35 +779,36 @@ def test_what_a_family_writes_calls_with_is_structure_to_it(family: str) -> None
         *(("baichuan2", "</s>"), ("vicuna", "<s>"), ("nemotron-nano-2", "<SPECIAL_999>"), ("command-r", "<PAD>")),
     ],
 )
-def test_a_token_of_the_tokenizer_is_no_text(family: str, token: str) -> None:
-    # Only what the markers hold, and <|name|>, was looked for.
+def test_tokenizer_token_in_a_value_is_neutralized(family: str, token: str) -> None:
+    # Only the sequences of the markers, and <|name|>, were neutralized.
     text = ChatPrompter("{a}", system="").generate_prompt({"a": f"x {token} y"}, model=family)
     assert f"x {token[0]}\\{token[1:]} y" in text
-    if not token[-2].isdigit():  # numbered ones are reserved in many a vocabulary
+    if not token[-2].isdigit():  # numbered tokens are reserved in many vocabularies
         assert f"x {token} y" in ChatPrompter("{a}", system="").generate_prompt({"a": f"x {token} y"}, model="chatml")
 
 
 @pytest.mark.parametrize("markers", FAMILIES.values(), ids=FAMILIES)
-def test_an_answer_may_think_in_every_family(markers: Markers) -> None:
+def test_reasoning_tags_are_turn_sequences_of_no_family(markers: Markers) -> None:
     assert not {"<think>", "</think>"} & markers.turn_sequences
 
 
 @pytest.mark.parametrize("markers", FAMILIES.values(), ids=FAMILIES)
-def test_no_word_of_prose_is_a_control_sequence(markers: Markers) -> None:
+def test_control_sequences_of_a_family_contain_no_ordinary_words(markers: Markers) -> None:
     words = {sequence for sequence in markers.control_sequences if sequence[0].isalnum()}
     assert words <= {"USER:", "ASSISTANT:", "User:", "Assistant:"}
     assert not {"<function-name>", "<args-json-object>"} & markers.control_sequences
-    # But for the tokens of MiniMax, as ]<]vision pad[>[, and the tags of its calls.
+    # Except for the tokens of MiniMax, such as ]<]vision pad[>[, and the tags of its tool calls.
     plain = {each for each in markers.control_sequences if not each.startswith(("]<]", "<invoke ", "<parameter "))}
     assert not any(" " in sequence or "\n" in sequence for sequence in plain)
 
 
-def test_the_sequences_of_all_families_hold_no_words() -> None:
-    assert {"[INST]", "<|im_end|>", "<｜User｜>", "<start_of_turn>", "<reserved_106>"} <= Markers.known_sequences()
-    assert not {sequence for sequence in Markers.known_sequences() if sequence[0].isalnum()}
+def test_known_sequences_of_all_families_contain_no_ordinary_words() -> None:
+    known = Markers.known_sequences()
+    assert {"[INST]", "<|im_end|>", "<｜User｜>", "<start_of_turn>", "<reserved_106>", "<s>", "<|eot_id|>"} <= known
+    assert not {sequence for sequence in known if sequence[0].isalnum()}
     assert "User: hi" in ChatPrompter().generate_prompt("User: hi")
 
 
-def test_the_name_of_an_online_model_is_told_how_to_ask_for_its_form() -> None:
+def test_error_for_an_online_model_suggests_its_payload_format() -> None:
     with pytest.raises(TemplateError, match="for 'gpt-4o'.*for an online model, .*format=.openai.*--format openai"):
         ChatPrompter("Help.").generate_prompt("Hi", model="gpt-4o")

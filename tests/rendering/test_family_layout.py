@@ -1,4 +1,4 @@
-"""The system text of families that write it into a user turn, beside histories that begin with an answer."""
+"""Layouts of model families: system text in a user turn, and histories that begin with another role than the user."""
 
 from typing import Any
 
@@ -30,8 +30,8 @@ LLAMA = "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\n"
         ("mistral-v3", "ua-", "<s>[INST] S\n\nu0[/INST] a1</s>"),
     ],
 )
-def test_the_system_text_is_in_a_user_turn(family: str, roles: str, text: str) -> None:
-    """Without a user turn at the beginning, it has one of its own; "-" ends a call without an input."""
+def test_system_text_is_written_into_a_user_turn(family: str, roles: str, text: str) -> None:
+    """If the history begins with a response, the system text has its own user turn ("-": a call without an input)."""
     names = {"u": "user", "a": "assistant", "s": "system"}
     history = [{"role": names[role], "content": f"{role}{at}"} for at, role in enumerate(roles.rstrip("-"))]
     given = None if roles.endswith("-") else {"input": "Q"}
@@ -48,22 +48,22 @@ def find(text: str) -> str:
 LLAMA_4 = "<|eot|><|header_start|>assistant<|header_end|>\n\n"
 USER_4 = "<|header_start|>user<|header_end|>\n\n"
 SYSTEM_4 = "<|header_start|>system<|header_end|>\n\n"
-BEHIND = f" a1 <|eot|>{USER_4} u2 {LLAMA_4}"
+LATER_TURNS = f" a1 <|eot|>{USER_4} u2 {LLAMA_4}"
 NOTE = "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\n"
 NOTE += "Today Date: 26 Jul 2024\n\n"
-EOT, ASKS = "<|eot_id|>", "<|start_header_id|>assistant<|end_header_id|>\n\n"
+EOT, OPENING = "<|eot_id|>", "<|start_header_id|>assistant<|end_header_id|>\n\n"
 CHATML = "<|im_end|>\n<|im_start|>assistant\n"
-LATE = f"{EOT}<|start_header_id|>system<|end_header_id|>\n\ns1{EOT}{ASKS}"
+SECOND_SYSTEM = f"{EOT}<|start_header_id|>system<|end_header_id|>\n\ns1{EOT}{OPENING}"
 
 
 @pytest.mark.parametrize(
     ("family", "roles", "tools", "text", "answer"),
     [
-        ("llama-4", "uau", [find], f"u0{LLAMA_4}{BEHIND}", "B<|eot|>"),
-        ("llama-4", "uau", [], f"<|begin_of_text|>{USER_4} u0 {LLAMA_4}{BEHIND}", "B<|eot|>"),
+        ("llama-4", "uau", [find], f"u0{LLAMA_4}{LATER_TURNS}", "B<|eot|>"),
+        ("llama-4", "uau", [], f"<|begin_of_text|>{USER_4} u0 {LLAMA_4}{LATER_TURNS}", "B<|eot|>"),
         ("llama-4", "Ssu", [find], f"<|eot|>{SYSTEM_4} s1 <|eot|>{USER_4} u2 {LLAMA_4}", "B<|eot|>"),
-        ("llama-3.1", "ss", [], f"{NOTE}s0{LATE}", f"B{EOT}"),
-        ("llama-3.1", "Ss", [], f"{NOTE}S{LATE}", f"B{EOT}"),
+        ("llama-3.1", "ss", [], f"{NOTE}s0{SECOND_SYSTEM}", f"B{EOT}"),
+        ("llama-3.1", "Ss", [], f"{NOTE}S{SECOND_SYSTEM}", f"B{EOT}"),
         ("deepseek-v3", "ss", [], "<｜begin▁of▁sentence｜> s0 \n\n s1 <｜Assistant｜>", "B<｜end▁of▁sentence｜>"),
         ("qwq", "u", [], f"<|im_start|>user\n u0 {CHATML}<think>\n", "B<|im_end|>\n"),
         ("qwen2.5", "eu", [], f"<|im_start|>system\n<|im_end|>\n<|im_start|>user\n u1 {CHATML}", "B<|im_end|>\n"),
@@ -71,8 +71,8 @@ LATE = f"{EOT}<|start_header_id|>system<|end_header_id|>\n\ns1{EOT}{ASKS}"
         ("vicuna", "u", [], "USER:  u0  ASSISTANT:", " B</s>"),
     ],
 )
-def test_a_history_without_other_text(family: str, roles: str, tools: list[Any], text: str, answer: str) -> None:
-    """Only the first text behind tools is stripped; one system text (S: the prompter's, e: empty) opens the prompt."""
+def test_history_layout_of_model_families(family: str, roles: str, tools: list[Any], text: str, answer: str) -> None:
+    """Only the first text after tools is stripped; one system text (S: the prompter's, e: empty) opens the prompt."""
     names = {"u": "user", "a": "assistant", "s": "system", "e": "system"}
     texts = [(role, [{"type": "text", "text": f" {role}{at} " * (role != "e")}]) for at, role in enumerate(roles)]
     history = [{"role": names[role], "content": content} for role, content in texts if role != "S"]
@@ -83,7 +83,12 @@ def test_a_history_without_other_text(family: str, roles: str, tools: list[Any],
     assert prompter.training_sample(None, "B", history, tools).text == f"{prompt}{answer}"
 
 
-def test_the_last_question_has_no_results() -> None:
+def test_last_question_is_the_last_user_message_without_tool_results() -> None:
     question, result = Msg("user", "q", "user"), Msg("user", [ToolResultBlock("c", "f", "1")], "user")
-    talks = [[], [result], [question, result], [result, question, Msg("assistant", "a", "assistant"), question, result]]
-    assert [last_question(talk) for talk in talks] == [0, 0, 0, 3]
+    histories = [
+        [],
+        [result],
+        [question, result],
+        [result, question, Msg("assistant", "a", "assistant"), question, result],
+    ]
+    assert [last_question(history) for history in histories] == [0, 0, 0, 3]

@@ -32,13 +32,13 @@ ROLES = "trim must be a list of roles (assistant, system, tool, user), not "
         ({"tool_form": "x"}, "tool_form must be a ToolForm, not str"),
     ],
 )
-def test_a_wrong_marker_is_refused(fields: dict[str, Any], message: str) -> None:
+def test_invalid_marker_is_rejected(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(TemplateError) as caught:
         Markers(**fields)
     assert str(caught.value) == message
 
 
-def test_markers_are_values() -> None:
+def test_markers_are_immutable_hashable_and_picklable() -> None:
     markers = Markers(sos="<s>", stop=["a"])  # type: ignore[arg-type]
     assert markers.stop == ("a",)
     assert markers == pickle.loads(pickle.dumps(markers))  # noqa: S301 - our own
@@ -47,21 +47,13 @@ def test_markers_are_values() -> None:
         markers.sos = "x"  # type: ignore[misc]
 
 
-def test_evolve_changes_a_copy() -> None:
+def test_evolve_returns_a_changed_copy() -> None:
     markers = DEFAULT_MARKERS.evolve(soa="[A]")
     assert (markers.soa, DEFAULT_MARKERS.soa) == ("[A]", "<|Assistant|>:")
     with pytest.raises(
         TemplateError, match=r"^no marker 'soo' \(did you mean 'sos'\?\); available markers: sos, eos, "
     ):
         DEFAULT_MARKERS.evolve(soo="x")
-
-
-def test_the_tokens_of_markers_are_control_sequences_and_their_words_are_not() -> None:
-    markers = Markers.for_model("chatml")
-    assert markers.control_sequences == {"<|im_start|>", "<|im_end|>"}
-    assert {"USER:", "ASSISTANT:"} <= Markers.for_model("vicuna").control_sequences
-    assert "<think>" not in Markers.for_model("qwen3-nothink").turn_sequences
-    assert {"<s>", "[INST]", "<|eot_id|>"} <= Markers.known_sequences()
 
 
 @pytest.mark.parametrize(
@@ -82,7 +74,7 @@ def test_the_tokens_of_markers_are_control_sequences_and_their_words_are_not() -
         ({"controls": ("any text",), "tool_form": ToolForm(call="<c>{name}")}, set(), {"any text", "<c>"}),
     ],
 )
-def test_the_control_sequences_of_markers(fields: dict[str, Any], turns: set[str], others: set[str]) -> None:
+def test_control_sequences_are_those_in_the_markers(fields: dict[str, Any], turns: set[str], others: set[str]) -> None:
     markers = Markers(**fields)
     assert markers.turn_sequences == turns
     assert markers.control_sequences == turns | others
@@ -99,12 +91,12 @@ HERMES = '<tool_call>\n{"name": "{name}", "arguments": {arguments}}\n</tool_call
         ({"tool_start": "s", "tool_form": ToolForm(call="{name}!")}, "{name}!"),
     ],
 )
-def test_a_call_is_written_as_the_markers_say_or_as_hermes_writes_it(fields: dict[str, Any], pattern: str) -> None:
+def test_tool_call_pattern_is_that_of_the_markers_or_of_hermes(fields: dict[str, Any], pattern: str) -> None:
     assert Markers(**fields).call_pattern == pattern
 
 
 @pytest.mark.parametrize("name", [*TURN_MARKERS, "generation"])
-def test_a_marker_of_a_single_character_cannot_be_neutralised(name: str) -> None:
+def test_marker_of_a_single_character_is_rejected(name: str) -> None:
     for fine in ("", " \n", "x:"):
         check_breakable(DEFAULT_MARKERS.evolve(**{name: fine}))
     with pytest.raises(SafetyError) as caught:

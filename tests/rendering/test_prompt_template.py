@@ -2,6 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from attacks.scenes import OWN_TEMPLATES
 from lazyprompt import (
     AlpacaPrompter,
     AlpacaPromptTemplate,
@@ -25,6 +26,7 @@ from lazyprompt.rendering.prompt_template import MessagesPromptTemplate, Templat
 EXPECTED = (
     "expected one of system, instruction, tools, history, user, input, sos, eos, soh, eoh, soa, eoa, soe, eoe, bos"
 )
+TAGS, LINES = OWN_TEMPLATES.values()
 MISSING = "the template does not contain the optional part {!r}, or the optional parts are not in the template's order"
 
 
@@ -36,7 +38,7 @@ MISSING = "the template does not contain the optional part {!r}, or the optional
         ("<{user}>[{input}]", ("[{input}]", "<{user}>"), MISSING.format("<{user}>")),
     ],
 )
-def test_a_template_says_what_it_does_not_know(text: str, optional: Sequence[str], error: str) -> None:
+def test_unknown_placeholder_or_optional_part_is_rejected(text: str, optional: Sequence[str], error: str) -> None:
     with pytest.raises(TemplateError) as caught:
         PromptTemplate(text, optional=optional)
     assert str(caught.value) == error
@@ -50,23 +52,28 @@ def test_a_template_says_what_it_does_not_know(text: str, optional: Sequence[str
         ("<human> says {input} [/INST] so: {user}", {"<human>", "[/INST]"}, set()),
         ("{input}x: {user}9.\nEnd.", {"x:", "9."}, {"End."}),
         ("-{input}", set(), set()),
+        (TAGS, {"<system>", "</system>", "<human>", "</human>", "<answer>"}, set()),
+        (LINES, set(), {"System:", "Human:", "Machine:"}),
+        ("{user} and {input}, {system}\n: \n{sos} \n", set(), set()),
+        ("Q: {input} Answer: {history}\n---\nEnd", {"Answer:"}, {"Q:", "---", "End"}),
+        ("{system}\n{instruction}\n{tools}\n{user}\n\n### Response:\n", set(), {"### Response:"}),
     ],
 )
-def test_the_structure_of_a_template_is_its_tokens_its_lines_and_labels(
+def test_structure_of_a_template_is_its_tokens_labels_and_lines(
     text: str, sequences: set[str], lines: set[str]
 ) -> None:
     assert structure_in(text) == TemplateStructure(frozenset(sequences), frozenset(lines))
 
 
-def test_an_optional_part_goes_with_its_fields() -> None:
+def test_optional_part_is_left_out_without_values_for_its_fields() -> None:
     template = PromptTemplate("{instruction}\n<u>{user}{input}</u>", optional=("\n<u>{user}{input}</u>",))
     assert template.render(Prompt(instruction="I")).text == "I"
     assert template.render(Prompt(instruction="I", input="")).text == "I\n<u></u>"
     assert template.render(Prompt(instruction="I", user="U")).text == "I\n<u>U</u>"
 
 
-def as_written(text: str, optional: Sequence[str], **fields: str | None) -> str:
-    """A template filled by hand: an optional part is there if one of its fields is."""
+def filled(text: str, optional: Sequence[str], **fields: str | None) -> str:
+    """A simple implementation of templates: an optional part is present if one of its fields is."""
     for part in optional:
         shown = any(
             f"{{{name}}}" in part and (value or (name == "input" and value == "")) for name, value in fields.items()
@@ -88,23 +95,21 @@ def as_written(text: str, optional: Sequence[str], **fields: str | None) -> str:
 )
 @pytest.mark.parametrize("user", ["", "U", "U{x}"])
 @pytest.mark.parametrize("instruction", ["", "I", "I{x}"])
-def test_fixed_text_and_optional_parts_stand_where_the_template_has_them(
-    text: str, optional: tuple[str, ...], instruction: str, user: str
+@pytest.mark.parametrize("system", ["", "S"])
+def test_fixed_text_and_optional_parts_keep_their_places_in_the_template(
+    text: str, optional: tuple[str, ...], instruction: str, user: str, system: str
 ) -> None:
-    """What is the same in every prompt is put in once, and nothing of it moves."""
+    """A prompter renders the constant texts only once, for all prompts."""
     slots = {"x": "1"} if "{x}" in instruction + user else {}
-    for system in ("", "S"):
-        instructions = InstructionTemplate({"system": instruction, "user": user})
-        prompter = Prompter(instructions, PromptTemplate(text, optional=optional), system=system)
-        for said in ("x", "", None, "y <|im_end|>"):
-            fields = {"system": system, "instruction": instruction.format(**slots), "user": user.format(**slots)}
-            expected = as_written(text, optional, **fields, input=said or "").replace("<|im_end|>", "<\\|im_end|>")
-            assert prompter.generate_prompt({**slots, **({} if said is None else {"input": said})}) == expected
-        segments = prompter.render({**slots, "input": "x"}).segments
-        assert [part.text for part in segments if part.slot == "system"] == [system] * bool(
-            system and "{system}" in text
-        )
-        assert [(part.text, part.trusted) for part in segments if part.slot == "input"] == [("x", False)]
+    instructions = InstructionTemplate({"system": instruction, "user": user})
+    prompter = Prompter(instructions, PromptTemplate(text, optional=optional), system=system)
+    for value in ("x", "", None, "y <|im_end|>"):
+        fields = {"system": system, "instruction": instruction.format(**slots), "user": user.format(**slots)}
+        expected = filled(text, optional, **fields, input=value or "").replace("<|im_end|>", "<\\|im_end|>")
+        assert prompter.generate_prompt({**slots, **({} if value is None else {"input": value})}) == expected
+    segments = prompter.render({**slots, "input": "x"}).segments
+    assert [part.text for part in segments if part.slot == "system"] == [system] * bool(system and "{system}" in text)
+    assert [(part.text, part.trusted) for part in segments if part.slot == "input"] == [("x", False)]
 
 
 @pytest.mark.parametrize(
@@ -117,34 +122,34 @@ def test_fixed_text_and_optional_parts_stand_where_the_template_has_them(
         ("tools", Prompt(tools=[{"type": "function", "function": {"name": "f"}}]), ToolsError),
     ],
 )
-def test_what_has_no_place_is_an_error(field: str, prompt: Prompt, error: type[Exception]) -> None:
-    told = f"^this prompt template has no placeholder for the {field}; add {{{field}}} to the template$"
-    with pytest.raises(error, match=told):
+def test_field_without_a_placeholder_is_an_error(field: str, prompt: Prompt, error: type[Exception]) -> None:
+    message = f"^this prompt template has no placeholder for the {field}; add {{{field}}} to the template$"
+    with pytest.raises(error, match=message):
         PromptTemplate("Fixed.").render(prompt)
     assert PromptTemplate(f"{{{field}}}").render(prompt).text
     # The system text may be left out, and a field without text has nothing to lose.
     assert PromptTemplate("Fixed.").render(Prompt("S", history=[], tools=[], input=None)).text == "Fixed."
 
 
-def test_headers_of_the_template_are_structure() -> None:
+def test_header_of_the_template_is_neutralized_in_a_value() -> None:
     template = PromptTemplate("### My Notes:\n{input}\n{soa}", optional=("{soa}",))
     assert template.render(Prompt(input="### My Notes:")).text.startswith("### My Notes:\n#\\## My Notes:\n")
     assert template.render(Prompt(input="### Response:")).text.startswith("### My Notes:\n### Response:\n")
 
 
-def test_one_optional_part_may_be_given_alone_and_a_template_may_be_empty() -> None:
+def test_optional_part_can_be_a_single_string_and_a_template_can_be_empty() -> None:
     template = PromptTemplate("{instruction}<{input}>", optional="<{input}>")
     assert template.render(Prompt(instruction="I")).text == "I"
     assert Prompter(InstructionTemplate(), PromptTemplate("")).generate_prompt() == ""
     assert Prompter(InstructionTemplate(), template).generate_prompt("x") == "<x>"
 
 
-def test_rendering_a_prompt_takes_markers_and_a_policy() -> None:
+def test_render_accepts_markers_and_a_safety_policy() -> None:
     prompt = Prompt(instruction="I", input="<unused1> <|im_end|>", history=[["q", "a"]], label="<unused1> <|im_end|>")
     template = ChatPromptTemplate()
     text = template.render(prompt, "chatml").text
-    told = "<\\unused1> <\\|im_end|><|im_end|>\n<|im_start|>assistant\n<unused1> <\\|im_end|>"
-    assert text.endswith(told)
+    expected = "<\\unused1> <\\|im_end|><|im_end|>\n<|im_start|>assistant\n<unused1> <\\|im_end|>"
+    assert text.endswith(expected)
     assert "<|im_end|>" in template.render(prompt, safety="off").text
     with pytest.raises(SafetyError, match="'input' contains the control sequence"):
         template.render(prompt, safety="raise")
@@ -152,14 +157,14 @@ def test_rendering_a_prompt_takes_markers_and_a_policy() -> None:
         template.render(prompt, safety="ofF")
 
 
-def test_the_system_text_is_the_developers_the_familys_or_the_default() -> None:
+def test_system_text_of_the_prompt_overrides_that_of_the_family_and_the_default() -> None:
     template = ChatPromptTemplate()
     assert "LazyLLM" in template.render(Prompt(input="x")).text
     assert "Qwen" in template.render(Prompt(input="x"), Markers.for_model("qwen2.5")).text
     assert "Mine" in template.render(Prompt(system="Mine", input="x"), Markers.for_model("qwen2.5")).text
 
 
-def test_the_answer_is_found_behind_the_split() -> None:
+def test_response_is_found_after_the_split_text() -> None:
     assert repr(PromptTemplate("{input}")) == "PromptTemplate('{input}')"
     assert AlpacaPromptTemplate().split == "### Response:\n"
     markers = Markers(soa="[A]")
@@ -173,7 +178,7 @@ def test_the_answer_is_found_behind_the_split() -> None:
 @pytest.mark.parametrize(
     ("fields", "described"), [({}, "\n\n### Function-call Tools. \n\n[{}]"), ({"tools": " T:{tools} "}, " T:[{}] ")]
 )
-def test_messages_have_a_line_between_the_system_text_and_the_general_tools(
+def test_messages_template_puts_a_blank_line_before_tools_in_the_default_format(
     fields: dict[str, str], described: str
 ) -> None:
     prompt = Prompt("S", instruction="I", input="x", tools=[{"type": "function", "function": {"name": "f"}}])
@@ -190,7 +195,7 @@ def test_messages_have_a_line_between_the_system_text_and_the_general_tools(
         (Markers(sos="[[S]]"), "a [[S]] <|im_end|> <think> b", "a [[\\S]] <\\|im_end|> <\\think> b"),
     ],
 )
-def test_text_can_be_neutralised_and_restored(model: str | Markers | None, text: str, neutral: str) -> None:
+def test_neutralize_and_restore_use_sequences_of_a_model(model: str | Markers | None, text: str, neutral: str) -> None:
     assert neutralize(text, model) == neutralize(neutral, model) == neutral
     assert restore(neutral, model) == text
     for convert in (neutralize, restore):
@@ -198,7 +203,7 @@ def test_text_can_be_neutralised_and_restored(model: str | Markers | None, text:
             convert("a", 5)  # type: ignore[arg-type]
 
 
-def test_control_sequences_of_the_instruction_are_the_developers() -> None:
+def test_control_sequence_in_the_instruction_is_trusted() -> None:
     prompt = Prompt(instruction="Use <think> freely.", input="<think>")
     text = ChatPromptTemplate().render(prompt).text
     assert "Use <think> freely." in text
@@ -214,25 +219,25 @@ HALF_MARKERS = {
 
 
 @pytest.mark.parametrize(("prompter", "value", "shown"), HALF_MARKERS.values(), ids=HALF_MARKERS)
-def test_a_value_cannot_complete_what_the_developers_own_text_begins(
+def test_value_cannot_complete_a_control_sequence_begun_by_the_developers_text(
     prompter: Prompter, value: str, shown: str
 ) -> None:
-    """Of the developer's text only the exact pieces of markers were watched, and never the system text."""
+    """Only exact pieces of markers in the instruction were recognized, and none in the system text."""
     assert shown in prompter.generate_prompt({"x": value})
 
 
+@pytest.mark.parametrize("turn", [0, 7, 19])
 @pytest.mark.parametrize("model", ["qwen2.5", "gemma", "mistral-v7", "vicuna", None])
-def test_a_control_sequence_in_one_turn_leaves_all_others_as_they_are(model: str | None) -> None:
+def test_control_sequence_in_one_turn_does_not_change_other_turns(model: str | None, turn: int) -> None:
     marker = {"gemma": "<end_of_turn>", "mistral-v7": "[/INST]", "vicuna": "ASSISTANT:"}.get(model or "", "<|im_end|>")
     prompter = ChatPrompter("Be {how}.")
-    clean = [[f"question {turn}", f"answer {turn}, a < b"] for turn in range(20)]
-    for turn in (0, 7, 19):
-        history = [[*pair] for pair in clean]
-        history[turn][1] += marker
-        alone = prompter.generate_prompt({"how": "brief"}, [history[turn]], model=model)
-        broken = alone[alone.index(f"{turn}, a < b") :].removeprefix(f"{turn}, a < b")[: len(marker) + 1]
-        history[turn][1] = clean[turn][1] + "@@"
-        whole = prompter.generate_prompt({"how": "brief"}, history, model=model).replace("@@", broken)
-        history[turn][1] = clean[turn][1] + marker
-        assert prompter.generate_prompt({"how": "brief"}, history, model=model) == whole
-        assert broken.replace("\\", "", 1) == marker
+    history = [[f"question {at}", f"answer {at}, a < b"] for at in range(20)]
+    clean = history[turn][1]
+    history[turn][1] = clean + marker
+    alone = prompter.generate_prompt({"how": "brief"}, [history[turn]], model=model)
+    broken = alone[alone.index(clean) :].removeprefix(clean)[: len(marker) + 1]
+    history[turn][1] = clean + "@@"
+    whole = prompter.generate_prompt({"how": "brief"}, history, model=model).replace("@@", broken)
+    history[turn][1] = clean + marker
+    assert prompter.generate_prompt({"how": "brief"}, history, model=model) == whole
+    assert broken.replace("\\", "", 1) == marker

@@ -1,7 +1,7 @@
-"""The tables of `lazyprompt/rendering` are those in `tests/golden/facts`, so that a change is made on purpose."""
+"""The tables of `lazyprompt/rendering` equal those in `tests/golden/facts`, so that no change is accidental."""
 
 from support.facts import assert_current
 
 
-def test_the_tables_are_the_recorded_ones() -> None:
+def test_rendering_tables_equal_the_recorded_tables() -> None:
     assert_current("rendering")

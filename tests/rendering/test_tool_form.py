@@ -1,4 +1,4 @@
-"""Tools, calls and results in the forms of the families, part by part; every second part is not trusted."""
+"""Tools, tool calls and tool results in the formats of model families: parts of which every second is untrusted."""
 
 import json
 from typing import Any
@@ -64,7 +64,7 @@ ARGS = "    Args:\n    - a (str) [必填]:  x \n    - b (Any) [选填]: \n    - 
         ),
     ],
 )
-def test_a_tool_is_written_in_each_form(form: Any, full: str, bare: str) -> None:
+def test_tool_description_is_written_in_each_format(form: Any, full: str, bare: str) -> None:
     for tool, text in ((TOOL, full), (BARE, bare)):
         parts = tool_run(tool, form)
         assert "".join(parts) == text
@@ -84,25 +84,25 @@ VALUES: dict[str, Any] = {"t": "it's\n\\", "n": None, "l": ["a"], "o": {"k": Tru
         ("raw_quoted", ["'it's\n\\'", "None", "['a']", '{"k": true}']),
     ],
 )
-def test_arguments_are_written_in_each_format(form: ArgumentFormat, expected: list[str]) -> None:
+def test_tool_call_arguments_are_written_in_each_format(form: ArgumentFormat, expected: list[str]) -> None:
     made = ToolForm(argument="<{key}={value}>", argument_join=";", argument_format=form)
     parts = call_parts(ToolUseBlock("c", 'f"', VALUES), made, "[{name}({arguments})#{id}]", "c1")
     assert parts[1::2] == ['f"', *(each for pair in zip(VALUES, expected, strict=True) for each in pair), "c1"]
     assert parts[::2] == ["[", "(<", "=", ">;<", "=", ">;<", "=", ">;<", "=", ">)#", "]"]
 
 
-def test_arguments_without_a_pattern_are_one_json_object() -> None:
+def test_tool_call_arguments_without_a_pattern_are_one_json_object() -> None:
     parts = call_parts(ToolUseBlock("c", 'f"', {"a": [1]}), ToolForm(), "{name}{arguments}", "c1")
     assert parts == ["", r"f\"", "", '{"a": [1]}', ""]
 
 
 @pytest.mark.parametrize(("as_json", "text"), [(False, 'a"'), (True, r'"a\""')])
-def test_a_result_is_written_as_text_or_json(*, as_json: bool, text: str) -> None:
+def test_tool_result_is_written_as_text_or_json(*, as_json: bool, text: str) -> None:
     form = ToolForm(result="<{id}>{content}", json_results=as_json)
     assert result_parts('a"', form, "c1") == ["<", "c1", ">", text, ""]
 
 
-def test_a_python_tool_has_pythons_types_and_an_xml_tool_no_lists_that_are_none() -> None:
+def test_python_tool_has_python_types_and_xml_tool_omits_an_invalid_required_list() -> None:
     kinds = {"string": "str", "number": "int", "integer": "int", "boolean": "bool", "array": "list"}
     kinds |= dict.fromkeys(("object", "null"), "Any")
     properties = {f"{kind}s": {"type": kind, "description": "d"} for kind in kinds}
@@ -114,7 +114,7 @@ def test_a_python_tool_has_pythons_types_and_an_xml_tool_no_lists_that_are_none(
     assert "required" not in "".join(tool_run(tool, "xml"))
 
 
-def test_calls_are_numbered_and_results_find_them() -> None:
+def test_call_ids_number_the_calls_and_match_their_results() -> None:
     ids = CallIds(ToolForm(call_id="{name}:{number}"), 2)
     assert [ids.add(ToolUseBlock(call_id, name, {})) for call_id, name in (("x", "f"), ("y", "g"))] == ["f:2", "g:3"]
     assert [ids.find(ToolResultBlock(call_id, "h", "1")) for call_id in ("x", "y", "z")] == ["f:2", "g:3", "h:4"]
@@ -122,7 +122,7 @@ def test_calls_are_numbered_and_results_find_them() -> None:
     assert (own.add(ToolUseBlock("x", "f", {})), own.find(ToolResultBlock("z", "f", "1"))) == ("x", "z")
 
 
-def test_the_fixed_texts_of_a_form_are_its_literals() -> None:
+def test_literals_of_a_tool_form_are_the_fixed_texts_of_its_patterns() -> None:
     texts = {"call": "<{name}>", "call_id": "c{number}", "argument": "a{key}=", "result": "r{content}"}
     separators = {"header": "h", "text_end": "e", "call_join": "j", "argument_join": "k"}
     literals = ToolForm(turn="t{calls}", **texts, **separators).literals  # type: ignore[arg-type]  # all are texts

@@ -1,4 +1,4 @@
-"""The turns of a history and of an answer in flat text, with tool calls and tool results."""
+"""The turns of a history and of a response in flat text, with tool calls and tool results."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from lazyprompt.rendering.tool_form import ToolForm
 
 MARKERS = Markers("S:", ";", "U:", ".", "A:", "!", "R:", "#", tool_start="<", tool_end=">")
 PLAIN = ChatPrompter(system="").with_safety("off")
-TALK = [
+CONVERSATION = [
     Msg("system", " s ", "system"),
     Msg("user", " q ", "user"),
     Msg("assistant", [ThinkingBlock("hm"), TextBlock(" t "), ToolUseBlock("c", "f", {"a": 1, "b": "x"})], "assistant"),
@@ -25,7 +25,7 @@ TALK = [
     Msg("assistant", "z", "assistant"),
 ]
 TEXT = {
-    "said": "S: s ;U: q .",
+    "start": "S: s ;U: q .",
     "called": 'A: t \n<f{"a": 1, "b": "x"}>!',
     "result": "R: r #",
     "calls": "A:<g{}>\n<h{}>!",
@@ -73,17 +73,17 @@ TEXT = {
                 "text": "U:<tool_response>\n4\n</tool_response>.U: i .U:<tool_response>\n5\n</tool_response>.",
             },
         ),
-        ({}, {"trim": ("user",)}, {"said": "S:s;U:q."}),
+        ({}, {"trim": ("user",)}, {"start": "S:s;U:q."}),
         ({}, {"trim": ("assistant",)}, {"called": 'A:t\n<f{"a": 1, "b": "x"}>!', "answer": "A:a!"}),
         ({}, {"trim": ("tool",)}, {"result": "R:r#", "text": "R:4#U:i.R:5#"}),
-        ({}, {"exact": True, "system_place": "first_user"}, {"said": "U: s .U: q ."}),
+        ({}, {"exact": True, "system_place": "first_user"}, {"start": "U: s .U: q ."}),
     ],
 )
-def test_each_message_is_written_between_its_markers(
+def test_each_message_is_written_between_the_markers_of_its_role(
     form: dict[str, Any], markers: dict[str, Any], changed: dict[str, str]
 ) -> None:
     made = MARKERS.evolve(tool_form=ToolForm(**form), **markers)
-    text = PromptTemplate("{history}").render(Prompt(history=TALK), made, "off").text
+    text = PromptTemplate("{history}").render(Prompt(history=CONVERSATION), made, "off").text
     assert text == "".join({**TEXT, **changed}.values())
 
 
@@ -92,7 +92,7 @@ def answer(*blocks: Any, **more: Any) -> Msg:
 
 
 @pytest.mark.parametrize(
-    ("form", "said", "trained"),
+    ("form", "response", "trained"),
     [
         ({}, answer(TextBlock(" a ")), "A: a !"),
         ({}, answer(ToolUseBlock("x", "f", {})), "A:<f{}>!"),
@@ -101,11 +101,11 @@ def answer(*blocks: Any, **more: Any) -> Msg:
         ({"call": "{id}", "call_id": "{name}{number}"}, answer(ToolUseBlock("x", "f", {})), "A:f3!"),
     ],
 )
-def test_an_answer_is_trained_with_the_text_that_the_model_writes(
-    form: dict[str, Any], said: Msg, trained: str
+def test_trained_span_of_a_response_is_the_text_that_the_model_writes(
+    form: dict[str, Any], response: Msg, trained: str
 ) -> None:
     markers = MARKERS.evolve(tool_form=ToolForm(**form), exact=True, generation="")
-    sample = PLAIN.with_markers(markers).training_sample(None, None, [*TALK, TALK[1], said])
+    sample = PLAIN.with_markers(markers).training_sample(None, None, [*CONVERSATION, CONVERSATION[1], response])
     assert [sample.text[slice(*span)] for span in sample.spans] == [trained]
     assert sample.text.endswith(f"U: q .{trained}")
 
@@ -122,19 +122,19 @@ IMAGE = "contains a block of type 'image', which flat text cannot represent; use
         (answer(TextBlock("a"), ImageBlock(URLSource("x"))), IMAGE),
     ],
 )
-def test_what_flat_text_cannot_represent_is_an_error(message: Msg, error: str) -> None:
+def test_url_or_image_in_a_message_is_an_error_in_flat_text(message: Msg, error: str) -> None:
     with pytest.raises(FormatError) as caught:
-        PLAIN.with_markers(MARKERS).generate_prompt("q", [TALK[1], message])
+        PLAIN.with_markers(MARKERS).generate_prompt("q", [CONVERSATION[1], message])
     assert str(caught.value) == f"history[1] {error}"
     with pytest.raises(FormatError) as caught:
-        PLAIN.with_markers(MARKERS).training_sample(None, None, [TALK[1], message])
+        PLAIN.with_markers(MARKERS).training_sample(None, None, [CONVERSATION[1], message])
     assert str(caught.value) == f"the answer {error}"
 
 
-def test_a_sample_divides_trained_text_and_names_the_message_of_each_part() -> None:
-    """The template has an empty system turn; the line break after an answer's end marker belongs to no answer."""
+def test_training_sample_has_the_slot_and_message_index_of_each_trained_part() -> None:
+    """The template has an empty system turn, and the line break after the end marker of a response is not trained."""
     history = [
-        TALK[1],
+        CONVERSATION[1],
         answer(TextBlock("<think>t</think>"), ToolUseBlock("c", "f", {"a": 1})),
         Msg("user", [ToolResultBlock("c", "f", "1"), TextBlock("x")], "user"),
         answer(TextBlock("a")),
@@ -152,7 +152,7 @@ def test_a_sample_divides_trained_text_and_names_the_message_of_each_part() -> N
     assert sample.text == 'S:;\n\nU: q .A:<think>t</think>\n<f{"a": 1}>!\nR:1#U:x.A:a!\n\nU:\nQ\n.A:\nB!\n'
 
 
-def test_the_slots_in_messages_keep_their_names_and_are_trained_in_answers() -> None:
+def test_slots_in_messages_keep_their_names_and_are_trained_in_assistant_messages() -> None:
     prompter = ChatPrompter.from_messages([("user", "q{x}"), ("assistant", "{x}a")]).with_safety("off")
     prompter = prompter.with_markers(MARKERS)
     sample = prompter.training_sample({"x": "1", "input": "Q"}, "B", train="all")
@@ -168,8 +168,8 @@ def test_the_slots_in_messages_keep_their_names_and_are_trained_in_answers() -> 
     assert prompter.render({"x": "1", "input": "Q"}).note == ""
 
 
-def test_a_filled_answer_that_is_not_trained_names_its_own_message() -> None:
-    """Its parts were counted as the parts of the message before it."""
+def test_untrained_assistant_message_of_the_template_has_its_own_message_index() -> None:
+    """Its parts had the index of the message before it."""
     prompter = ChatPrompter.from_messages([("user", "q {x}"), ("assistant", "a {x}."), ("user", "{x}?")])
     sample = prompter.training_sample({"x": "1"}, "yes", train="last")
     texts = dict.fromkeys(range(4), "")

@@ -1,4 +1,4 @@
-"""Folded text, against the normalizers of real tokenizers, and the places that its characters come from."""
+"""Folded text compared with the normalizers of real tokenizers, and the source indexes of its characters."""
 
 import json
 import re
@@ -20,8 +20,8 @@ from lazyprompt.safety.policy import NEUTRALIZE, Policy, guard
 CONTROLS = Controls(
     ["<|im_end|>", "[INST]", "</s>", "USER:", "<｜User｜>", "===", "fi>", "가:"], ["### Response:", "### k:"]
 )
-# Signs that fold to one, to none, to several, and marks that a normaliser would put in another order.
-SIGNS = st.sampled_from(
+# Characters that fold to one, none or several, and accents that a normalizer would reorder.
+CHARACTERS = st.sampled_from(
     [
         *("<|im_end|>", "[INST]", "### Response:", "USER:", "</s>", "fi", "im_end"),
         *"＜｜＞Ｕ［＃⩶=ﬁ≮≯éǖ가각ᄀﷺ…，你😀𝐔㍿ﾠ",
@@ -29,20 +29,20 @@ SIGNS = st.sampled_from(
         *'a|>\\\n\t #"',
     ]
 )
-TEXTS = st.lists(SIGNS | st.characters(codec="utf-8"), max_size=12).map("".join)
+TEXTS = st.lists(CHARACTERS | st.characters(codec="utf-8"), max_size=12).map("".join)
 PARTS = st.lists(TEXTS, min_size=1, max_size=5)
 
 
 @given(TEXTS)
-def test_each_folded_character_comes_from_its_own(text: str) -> None:
+def test_origins_map_each_folded_character_to_its_source_index(text: str) -> None:
     folds = [fold(character) for character in text]
     places = [at for at, folded in enumerate(folds) for _ in folded]
     assert fold(text) == "".join(folds)
     assert [*origins(text, range(len(places)))] == places
 
 
-def test_a_folding_of_ones_own_moves_characters_of_plain_text_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folding remembers a limited number of characters."""
+def test_custom_folding_maps_origins_and_limits_its_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folding caches a limited number of characters."""
     monkeypatch.setattr("lazyprompt.safety.folding._MOST_FOLDS", 3)
     folds = Folds(lambda character: {"b": "xyz", "C": ""}.get(character, character.lower()))
     assert "aBbC".translate(folds) == "abxyz"
@@ -51,8 +51,8 @@ def test_a_folding_of_ones_own_moves_characters_of_plain_text_too(monkeypatch: p
 
 
 @pytest.mark.slow
-def test_all_disguises_are_those_that_unicode_has() -> None:
-    """The search looks for these alone, where text with others is not decomposed."""
+def test_disguises_are_all_compatibility_forms_of_unicode() -> None:
+    """The search decomposes a text only if it contains one of these characters."""
     forms = [chr(code) for code in range(128, 0x110000) if normalize("NFKD", chr(code)) != chr(code)]
     for character, known in DISGUISES.items():
         assert known == "".join(each for each in forms if character in normalize("NFKD", each))
@@ -73,7 +73,7 @@ MARKER = "<|im_end|>"
 
 @cache
 def disguised_markers() -> list[str]:
-    """The marker with each character of Unicode in it, and in place of one of its own."""
+    """The marker with each character of Unicode inserted, or in place of one of its own characters."""
     return [
         f"{MARKER[:at]}{character}{MARKER[behind:]}"
         for character in map(chr, (*range(0xD800), *range(0xE000, 0x20000), *range(0xE0000, 0xE0200)))
@@ -84,16 +84,16 @@ def disguised_markers() -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NORMALIZERS)
-def test_what_a_normalizer_of_a_tokenizer_drops_or_folds_is_no_disguise(name: str) -> None:
+def test_characters_changed_by_a_tokenizers_normalizer_do_not_hide_a_sequence(name: str) -> None:
     texts = disguised_markers()
     read = NORMALIZERS[name].normalize_str("😀".join(texts)).split("😀")
-    seen = [text for text, each in zip(texts, read, strict=True) if MARKER in each]
-    assert seen
-    assert [text for text in seen if CONTROLS.is_clean(text)] == []
+    disguised = [text for text, each in zip(texts, read, strict=True) if MARKER in each]
+    assert disguised
+    assert [text for text in disguised if CONTROLS.is_clean(text)] == []
 
 
 @pytest.mark.parametrize(
-    ("text", "seen"),
+    ("text", "visible"),
     [
         ("Ann", "Ann"),
         ("A\x00n\x7fn\x9f\t", "Ann\t"),
@@ -103,19 +103,19 @@ def test_what_a_normalizer_of_a_tokenizer_drops_or_folds_is_no_disguise(name: st
         ("\u0915\u093e", "\u0915\u093e"),
     ],
 )
-def test_a_reader_sees_no_marks_and_nothing_invisible(text: str, seen: str) -> None:
-    assert as_read(text) == seen
+def test_as_read_removes_accents_and_invisible_characters(text: str, visible: str) -> None:
+    assert as_read(text) == visible
 
 
 @pytest.mark.parametrize("behind", ["im_end|>", "im_end|" + "\u200b" * 90 + ">", "im" + "\u00ad" * 300 + "_end|>"])
-def test_a_sequence_is_seen_through_any_number_of_invisible_signs(behind: str) -> None:
+def test_sequence_with_any_number_of_invisible_characters_is_found(behind: str) -> None:
     assert CONTROLS.found(f"é<|{behind}") == [(1, f"<|{behind}")]
     assert not CONTROLS.is_clean(f"é<|{behind}")
     assert CONTROLS.is_clean(f"é<|{behind[:-1]}") is CONTROLS.is_clean("é< b<") is True
 
 
-def plainly_edited(text: str, forged: Iterable[tuple[int, int]]) -> str:
-    """JSON with the first sign of each sequence that stands in a string as an escape, by a set of all such signs."""
+def edited_json(text: str, forged: Iterable[tuple[int, int]]) -> str:
+    """JSON with an escape for the first character of each sequence inside a string; a simple implementation."""
     inside: set[int] = set()
     for string in re.finditer(r'"(?:[^"\\]|\\.)*"', text):
         inside.update(range(string.start() + 1, string.end() - 1))
@@ -128,7 +128,7 @@ def plainly_edited(text: str, forged: Iterable[tuple[int, int]]) -> str:
             edits[begin] = text[begin] + " "
         else:
             edits[at] = f"\\u{ord(text[at]):04x}"
-    return "".join(edits.get(index, sign) for index, sign in enumerate(text))
+    return "".join(edits.get(index, character) for index, character in enumerate(text))
 
 
 @given(
@@ -138,16 +138,16 @@ def plainly_edited(text: str, forged: Iterable[tuple[int, int]]) -> str:
         max_leaves=5,
     )
 )
-def test_json_is_broken_where_the_plain_way_breaks_it(value: object) -> None:
+def test_json_is_neutralized_at_the_same_places_as_by_a_simple_implementation(value: object) -> None:
     text = json.dumps(value, ensure_ascii=False)
     controls = Controls(["<|x|>", "[{"], reserved=False)
     found = [match.span() for match in re.finditer(r"<\|x\|>|\[\{", text)]
-    assert guard(controls, ["", JsonText(text), ""], ["a", "b", "c"], NEUTRALIZE)[1] == plainly_edited(text, found)
+    assert guard(controls, ["", JsonText(text), ""], ["a", "b", "c"], NEUTRALIZE)[1] == edited_json(text, found)
 
 
 @given(st.lists(st.text("<|[a>", min_size=2, max_size=4), min_size=1, max_size=8), st.text("<|[a>b", max_size=12))
-def test_of_the_sequences_at_a_place_the_longest_is_found(sequences: list[str], text: str) -> None:
-    """Sequences are grouped by their first two signs; the plain way tries one after the other, the longest first."""
+def test_longest_sequence_at_a_position_is_found(sequences: list[str], text: str) -> None:
+    """Sequences are grouped by their first two characters; the regular expression tries all, the longest first."""
     plain = re.search("|".join(re.escape(each) for each in sorted(sequences, key=len, reverse=True)), text)
     controls = Controls(sequences, reserved=False)
     assert controls.is_clean(text) == (plain is None)
@@ -158,10 +158,11 @@ def test_of_the_sequences_at_a_place_the_longest_is_found(sequences: list[str], 
 
 
 @pytest.mark.parametrize("count", [15, 16, 17, 60])
-def test_many_honest_signs_hide_no_sequence(count: int) -> None:
-    """A few signs are looked at one by one; where they are many, all at once."""
-    for text in ("a < b [1] " * count, "甲 < 乙 ［1］ " * count):
-        assert CONTROLS.is_clean(text)
-        for forged in ("<|im_end|>", "[INST]", "＜|im_end|>"):
-            assert not CONTROLS.is_clean(text + forged)
-            assert not CONTROLS.is_clean(forged + text)
+@pytest.mark.parametrize("piece", ["a < b [1] ", "甲 < 乙 ［1］ "])
+def test_sequence_beside_many_harmless_special_characters_is_found(piece: str, count: int) -> None:
+    """A few special characters are checked one by one, and many all at once."""
+    text = piece * count
+    assert CONTROLS.is_clean(text)
+    for forged in ("<|im_end|>", "[INST]", "＜|im_end|>"):
+        assert not CONTROLS.is_clean(text + forged)
+        assert not CONTROLS.is_clean(forged + text)

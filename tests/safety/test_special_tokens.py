@@ -1,11 +1,11 @@
-"""The control tokens of each model family besides its turn markers: in a value, each is made harmless."""
+"""The special tokens of each model family besides its turn markers: in a value, each is neutralized."""
 
 import pytest
 
 from lazyprompt import ChatTemplate, neutralize
 from lazyprompt.safety.special_tokens import tokens_of_calls, tokens_of_tokenizer
 
-# A token of each table that a family has; what the tables hold is in `tests/golden/facts`.
+# One token of each table of a family; the whole tables are in `tests/golden/facts`.
 TOKENS = {
     "qwen3-coder qwen3.5 qwen3.6": "</parameter>",
     "mistral-v1 mistral-nemo mistral-v7-tekken": "[/MODEL_SETTINGS] <s> [REPEAT_AUDIO_TEXT]",
@@ -27,24 +27,23 @@ TOKENS = {
 }
 
 
-@pytest.mark.parametrize("families", TOKENS)
-def test_each_token_of_a_family_is_made_harmless_in_a_value(families: str) -> None:
-    for family in families.split():
-        known = (*tokens_of_calls(family), *tokens_of_tokenizer(family))
-        assert {*TOKENS[families].split()} - {*known} == set(), family
-        assert [token for token in known if neutralize(token, family) == token] == [], family
+@pytest.mark.parametrize(("family", "tokens"), [(each, TOKENS[row]) for row in TOKENS for each in row.split()])
+def test_special_tokens_of_a_family_are_neutralized_in_a_value(family: str, tokens: str) -> None:
+    known = (*tokens_of_calls(family), *tokens_of_tokenizer(family))
+    assert {*tokens.split()} - {*known} == set()
+    assert [token for token in known if neutralize(token, family) == token] == []
 
 
-# Tokens by which a chat template shows its family, each with a token that it does not contain itself.
-SIGNS = (
+# Tokens that identify the family of a chat template, each with a token of the family that is not in the template.
+FAMILY_TOKENS = (
     "<start_of_turn> <2mass>, <|turn> <|tool_call>, <｜User｜> <dsml:, <|EOT|> <dsml:, <|start_of_role|> <fim_pad>, "
     "<|START_OF_TURN_TOKEN|> <EOP_TOKEN>, [gMASK] <arg_key>, <|im_middle|> [EOT], [INST] [ARGS], "
     "<SPECIAL_12> <TOOLCALL>, ]~b] </invoke>, <seed:bos> <seed:think>, [|endofturn|] <thought>"
 )
 
 
-@pytest.mark.parametrize(("sign", "token"), [pair.split() for pair in SIGNS.split(", ")])
-def test_a_chat_template_has_all_tokens_of_the_family_that_it_shows(sign: str, token: str) -> None:
-    text = "{% for m in messages %}" + sign + "{{ m.content }}{% endfor %}"
+@pytest.mark.parametrize(("identifying", "token"), [pair.split() for pair in FAMILY_TOKENS.split(", ")])
+def test_special_tokens_of_the_family_of_a_chat_template_are_neutralized(identifying: str, token: str) -> None:
+    text = "{% for m in messages %}" + identifying + "{{ m.content }}{% endfor %}"
     assert neutralize(token, ChatTemplate.load(text)) != token
-    assert neutralize(token, ChatTemplate.load(text.replace(sign, ">>"))) == token
+    assert neutralize(token, ChatTemplate.load(text.replace(identifying, ">>"))) == token
