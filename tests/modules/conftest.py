@@ -1,4 +1,4 @@
-"""Servers for the tests of modules, what asks them, and models in files.
+"""Servers, modules and model files for the tests of modules.
 
 Imports that need the package gguf are inside the fixtures that use them, so that other tests run without it.
 """
@@ -16,7 +16,7 @@ from support.model_server.server import Answer, ModelServer
 
 @pytest.fixture
 def server() -> Iterator[Counted]:
-    """A server that judges what it is sent."""
+    """A server that validates the requests."""
     with Counted() as made:
         yield made
         close_all()
@@ -31,7 +31,7 @@ def started() -> Iterator[ModelServer]:
 
 @pytest.fixture
 def lenient(started: ModelServer) -> ModelServer:
-    """A server that takes whatever it is sent, as if it had just started."""
+    """A server that accepts every request, reset for each test."""
     started.seen.clear()
     started.faults = []
     started.answer = Answer()
@@ -40,7 +40,7 @@ def lenient(started: ModelServer) -> ModelServer:
 
 @pytest.fixture(params=KINDS)
 def module(request: pytest.FixtureRequest, lenient: ModelServer) -> Iterator[Module]:
-    """A module of each kind, that asks the lenient server."""
+    """A module of each kind that calls the lenient server."""
     made = module_of(request.param, lenient)
     yield made
     made.close()
@@ -48,7 +48,7 @@ def module(request: pytest.FixtureRequest, lenient: ModelServer) -> Iterator[Mod
 
 @pytest.fixture
 def model(tmp_path: Path) -> Iterator[Path]:
-    """A model, of which nothing is left running in the end."""
+    """A model; checks that no process of it is left running."""
     from support.engines import eventually, find_processes, tiny_model  # noqa: PLC0415 - see above
 
     made = tiny_model(tmp_path)
@@ -58,7 +58,7 @@ def model(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def gguf(tmp_path: Path) -> Path:
-    """A file with a template, of a name that says nothing."""
+    """A GGUF file with a template, whose name belongs to no family."""
     from support.tiny_model import CHATML, write_model  # noqa: PLC0415 - see above
 
     return write_model(tmp_path / "nobody.gguf", {"default": CHATML}, weights=False)

@@ -1,4 +1,4 @@
-"""What tests of local models need: models of several makes with templates of our own, and engines that serve them."""
+"""Helpers for tests of local models: small models with our own templates, and engines that serve them."""
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -21,12 +21,12 @@ from lazyprompt.modules.process import EngineProcess
 from support.engines import QUICK
 from support.tiny_model import CHATML, TOKENS, LlamaCpp, write_model
 
-# Text that is text, out of a model whose words are noise.
+# A grammar that makes a model with random weights write readable text.
 WORDS = 'root ::= "so " [a-z]{6} " then " [a-z]{6}'
 
 
 class Make(NamedTuple):
-    """What a model is made like."""
+    """The template and special tokens of a small model."""
 
     template: str
     tokens: tuple[str, ...]  # its control tokens
@@ -35,7 +35,7 @@ class Make(NamedTuple):
 
     @property
     def vocabulary(self) -> dict[str, TokenType]:
-        """Its control tokens, and a word that is merged of two letters."""
+        """The control tokens, and a token that is merged from two letters."""
         return {**dict.fromkeys(self.tokens, TokenType.CONTROL), "ab": TokenType.NORMAL}
 
     def write(self, path: Path, *, add_bos: bool = False, template: bool = True) -> Path:
@@ -54,7 +54,7 @@ class Make(NamedTuple):
             )
 
     def tokenizer(self) -> Tokenizer:
-        """Its tokenizer, of another make than llama.cpp's."""
+        """The tokenizer of the model, by the tokenizers package instead of llama.cpp."""
         names = [*sorted(ByteLevel.alphabet()), *self.vocabulary]
         numbers = {name: number for number, name in enumerate(names)}
         made = Tokenizer(BPE(numbers, [("a", "b")]))
@@ -93,9 +93,8 @@ LLAMA_HI = "<|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|><|start_head
 
 
 def local_module(model: Any = "", /, **given: Any) -> TrainableModule:
-    """A module whose engine is nowhere: it renders, and sends nothing."""
-    said: dict[str, Any] = {"url": NOWHERE, **given}
-    return TrainableModule(model, **said)
+    """A module without a running engine: it renders, and sends nothing."""
+    return TrainableModule(model, **{"url": NOWHERE, **given})
 
 
 @contextmanager
@@ -106,14 +105,14 @@ def served(model: Path, **options: object) -> Generator[EngineProcess]:
 
 
 def posted(url: str, path: str, **body: Any) -> dict[str, Any]:
-    """What llama.cpp says at a path of its own."""
+    """The response of llama.cpp at a path."""
     status, said = LlamaCpp(url).post(path, **body)
     assert status == 200, said
     return said
 
 
 def received_prompt(url: str, prompt: object) -> str:
-    """A prompt as llama.cpp understood it, control tokens written out."""
+    """A prompt as llama.cpp received it, with control tokens as text."""
     with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
         body = {"prompt": prompt, "max_tokens": 1, "temperature": 0}
         said: Any = client.post("/completion", cast_to=object, body=body)
@@ -121,7 +120,7 @@ def received_prompt(url: str, prompt: object) -> str:
 
 
 def call_error(call: Callable[[], object]) -> EngineError:
-    """The error that a call ends with."""
-    with pytest.raises(EngineError) as told:
+    """The error that a call raises."""
+    with pytest.raises(EngineError) as caught:
         call()
-    return told.value
+    return caught.value

@@ -1,4 +1,4 @@
-"""What the tests of online modules have in common: a module for each source, the ways to call it, what it said."""
+"""Helpers for tests of online modules: a module for each source, the ways to call it, and its requests."""
 
 import asyncio
 import json
@@ -13,14 +13,14 @@ from support.model_server.server import Answer, ModelServer, Seen
 NAMES = tuple(SOURCES)
 WAYS = ("call", "stream", "acall", "astream")
 FEW = ("openai", "anthropic", "gemini", "ollama")  # one for each client
-# Of the four ways to call a module, two at a time: a whole answer and a stream, one of them in a loop. Where each
-# client has half of its cases in these and half in those, it has every case, and every way, at half the price.
+# Two of the four ways to call a module: a whole response and a stream, one of them async. If half of the cases of
+# each client use the first two ways and half the others, every case and every way is tested at half the cost.
 TWO_WAYS = (slice(0, 4, 3), slice(2, 0, -1))
 PROMPTER = ChatPrompter("Answer in {language}.")
 ASKED = {"language": "Dutch", "input": "ping"}
 
 COMMON: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 50, "stop": ["END", "."], "seed": 7}
-# What a source calls them, or that its client does not take them.
+# The names that a source has for common parameters; None if its client does not accept a parameter.
 OTHERS: dict[str, dict[str, str | None]] = {
     "mistral": {"seed": "random_seed"},
     "openai-responses": {"max_tokens": "max_output_tokens", "stop": None, "seed": None},
@@ -41,7 +41,7 @@ def close_all() -> None:
 
 
 def module(server: ModelServer, source: str, **settings: Any) -> OnlineChatModule:
-    """A module for a source that is at the server; it tries nothing again, and is closed by :func:`close_all`."""
+    """A module for a source at the test server; without retries, closed by :func:`close_all`."""
     given = {"api_key": KEY, "retries": 0, "timeout": TIMEOUT, "base_url": server.url(source), **settings}
     made = OnlineChatModule(source, model=given.pop("model", "m"), **given).prompt(PROMPTER)
     _OPENED.append(made)
@@ -49,7 +49,7 @@ def module(server: ModelServer, source: str, **settings: Any) -> OnlineChatModul
 
 
 def run_in_loop(asked: OnlineChatModule | TrainableModule | Chat, what: Coroutine[Any, Any, Any]) -> Any:
-    """What a coroutine gives in an event loop of its own, whose connections are closed behind it."""
+    """The result of a coroutine in a new event loop, whose connections are closed afterwards."""
 
     async def run() -> Any:
         try:
@@ -66,7 +66,7 @@ async def close_connections(asked: OnlineChatModule | TrainableModule | Chat) ->
     await module.aclose()
 
 
-async def give_up(module: OnlineChatModule, server: ModelServer) -> None:
+async def cancel_call(module: OnlineChatModule, server: ModelServer) -> None:
     """Cancel a call once the server has seen it."""
     before = len(server.seen)
     task = asyncio.ensure_future(module.acall(ASKED))
@@ -76,7 +76,7 @@ async def give_up(module: OnlineChatModule, server: ModelServer) -> None:
 
 
 def ways(asked: OnlineChatModule | TrainableModule | Chat, *call: Any, **more: Any) -> Iterator[Callable[[], Reply]]:
-    """The four ways to ask a module or a chat: call, stream, acall, astream."""
+    """The four ways to call a module or a chat: call, stream, acall, astream."""
 
     def streamed() -> Reply:
         stream = asked.stream(*call, **more)
@@ -95,19 +95,19 @@ def ways(asked: OnlineChatModule | TrainableModule | Chat, *call: Any, **more: A
 
 
 def ask_by(way: str, asked: OnlineChatModule | TrainableModule | Chat, *call: Any) -> Reply:
-    """What a model answers, asked in one of the ways."""
+    """The reply to one of the ways to call."""
     return dict(zip(WAYS, ways(asked, *call), strict=True))[way]()
 
 
 class Counted(ModelServer):
-    """Knows how many requests came to their end."""
+    """A server that counts the finished requests."""
 
     def over(self) -> int:
         return self._over
 
 
 class ReplyContents(NamedTuple):
-    """What a reply says, to be compared."""
+    """The contents of a reply, to be compared."""
 
     text: str
     thinking: str
@@ -122,7 +122,7 @@ def reply_contents(reply: Reply) -> ReplyContents:
 
 
 def echo_marks(seen: Seen) -> Answer:
-    """Says the marks again, as ``<...>``, that are in a request, with an empty call named by them."""
+    """A response that repeats the last mark, such as ``<...>``, of a request."""
     written = json.dumps(seen.payload, ensure_ascii=False)
     begin = written.rindex("<")
     return Answer(written[begin : written.index(">", begin) + 1], prompt_tokens=len(seen.body))
@@ -133,7 +133,7 @@ def to_json(value: Any) -> str:
 
 
 def common_for(source: str) -> dict[str, Any]:
-    """The common parameters that a source takes."""
+    """The common parameters that a source accepts."""
     others = OTHERS.get(source, {})
     return {name: value for name, value in COMMON.items() if others.get(name, name)}
 
@@ -147,7 +147,7 @@ def settings_in(source: str, seen: Seen) -> dict[str, Any]:
 
 
 def as_sent(source: str, payload: dict[str, Any]) -> dict[str, Any]:
-    """A payload as the client writes it: OpenAI's spreads ``extra_body``, Gemini's makes a content of a system text."""
+    """A payload as the client sends it: OpenAI's merges ``extra_body``, Gemini's wraps the system text in a content."""
     payload = {**payload, **payload.get("extra_body", {})}
     payload.pop("extra_body", None)
     if source == "gemini" and isinstance(payload.get("system_instruction"), str):

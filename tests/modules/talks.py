@@ -1,4 +1,4 @@
-"""What tests of conversations need: modules of both kinds before one server, and the ways to ask."""
+"""Helpers for tests of chats: online and local modules that call one server."""
 
 import json
 from typing import Any, TypeAlias
@@ -9,7 +9,7 @@ from support.model_server.server import ModelServer
 
 Module: TypeAlias = OnlineChatModule | TrainableModule
 KINDS = ("online", "local")
-# The caller's words and no others.
+# The caller's turns and no others.
 BARE = ChatPrompter(system="")
 
 TOOL_TEMPLATE = (
@@ -35,25 +35,25 @@ def module_of(kind: str, server: ModelServer, **more: Any) -> Module:
     if kind == "online":
         made = OnlineChatModule("openai", model="m", base_url=server.url("openai"), api_key="k", **given)
         return made.prompt(BARE)
-    return local_of(server, **{"markers": "chatml", **given})
+    return make_local(server, **{"markers": "chatml", **given})
 
 
-def local_of(server: ModelServer, **given: Any) -> TrainableModule:
-    """A local module before the server."""
+def make_local(server: ModelServer, **given: Any) -> TrainableModule:
+    """A local module that calls the server."""
     return TrainableModule("m", url=server.url("completions"), **given).prompt(BARE)
 
 
 def sent_text(server: ModelServer, at: int = -1) -> str:
-    """What the server was sent, as text that holds all messages."""
+    """The messages or the prompt of a request, as text."""
     body = server.seen[at].body
     return str(body["prompt"]) if "prompt" in body else json.dumps(body["messages"], ensure_ascii=False)
 
 
-def words(chat: Chat) -> list[tuple[str, str]]:
-    """Who said what."""
+def turns(chat: Chat) -> list[tuple[str, str]]:
+    """The role and text of each message."""
     return [(message.role, message.text) for message in chat.history]
 
 
-def spoken(chat: Chat, way: str, said: object = "hi") -> Reply:
-    """What a model answers, asked in one of the ways."""
+def ask_chat(chat: Chat, way: str, said: object = "hi") -> Reply:
+    """The reply to one of the ways to call."""
     return ask_by(way, chat, said)

@@ -1,4 +1,4 @@
-"""Conversations that keep what was said, with models at providers and local ones."""
+"""Chats that keep their history, with online and local modules."""
 
 import asyncio
 import json
@@ -9,28 +9,28 @@ import pytest
 from lazyprompt import AlpacaPrompter, Budget, CharTokenCounter, ChatPrompter, Msg
 from lazyprompt.errors import EngineError, HistoryError, ModuleError, SlotError, ToolsError
 from modules.online_scenes import WAYS, close_connections
-from modules.talks import BARE, KINDS, Module, module_of, sent_text, spoken, weather, words
+from modules.talks import BARE, KINDS, Module, ask_chat, module_of, sent_text, turns, weather
 from support.model_server.server import Answer, Cut, Ends, ModelServer, Slow, Status
 
 
-def test_each_turn_is_kept_and_sent_with_the_next(module: Module, lenient: ModelServer) -> None:
+def test_each_turn_is_added_to_the_history_and_sent_with_the_next_turn(module: Module, lenient: ModelServer) -> None:
     chat = module.chat()
     assert chat("你好 🙂") == "pong"
     lenient.answer = Answer("pong two 🏓")
     chat("and again?")
-    assert words(chat) == [
+    assert turns(chat) == [
         *(("user", "你好 🙂"), ("assistant", "pong")),
         *(("user", "and again?"), ("assistant", "pong two 🏓")),
     ]
     assert all(text in sent_text(lenient) for text in ("你好 🙂", "pong", "and again?"))
     assert "你好" not in sent_text(lenient, 0).replace("你好 🙂", "")
     assert chat.module is module
-    # Another conversation knows nothing of it.
+    # Another chat has a history of its own.
     module.chat()("hi")
     assert "again" not in sent_text(lenient)
 
 
-def test_what_every_conversation_begins_with_is_sent_and_not_kept(module: Module, lenient: ModelServer) -> None:
+def test_history_of_the_module_is_sent_but_not_added_to_the_chat_history(module: Module, lenient: ModelServer) -> None:
     module.prompt(ChatPrompter(system="Be kind."), history=[["before", "all"]])
     chat = module.chat(
         history=[["once", "more"], {"role": "user", "content": "dict"}, Msg("assistant", "msg", "assistant")]
@@ -39,15 +39,15 @@ def test_what_every_conversation_begins_with_is_sent_and_not_kept(module: Module
     assert all(
         text in sent_text(lenient) for text in ("Be kind.", "before", "all", "once", "more", "dict", "msg", "hi")
     )
-    assert [text for _, text in words(chat)] == ["once", "more", "dict", "msg", "hi", "pong"]
+    assert [text for _, text in turns(chat)] == ["once", "more", "dict", "msg", "hi", "pong"]
 
 
-def test_a_prompter_with_slots_keeps_what_the_user_said(module: Module, lenient: ModelServer) -> None:
+def test_history_has_the_rendered_user_text_but_not_the_system_text(module: Module, lenient: ModelServer) -> None:
     module.prompt(ChatPrompter({"system": "Answer in {lang}.", "user": "Of {topic}: "}))
     chat = module.chat()
     chat({"lang": "Dutch", "topic": "tea", "input": "how long?"})
     chat({"lang": "German", "topic": "rice", "input": "and this?"})
-    assert [text for role, text in words(chat) if role == "user"] == ["Of tea: how long?", "Of rice: and this?"]
+    assert [text for role, text in turns(chat) if role == "user"] == ["Of tea: how long?", "Of rice: and this?"]
     assert "Answer in German." in sent_text(lenient)
     assert "Dutch" not in sent_text(lenient)
     with pytest.raises(SlotError):
@@ -55,7 +55,7 @@ def test_a_prompter_with_slots_keeps_what_the_user_said(module: Module, lenient:
     assert len(chat.history) == 4
 
 
-def test_a_hook_runs_once_a_turn_and_what_it_fetched_is_kept(module: Module, lenient: ModelServer) -> None:
+def test_pre_hook_runs_once_per_turn_and_its_text_stays_in_the_history(module: Module, lenient: ModelServer) -> None:
     fetched: list[str] = []
 
     def fetch(given: Any, *rest: Any) -> Any:
@@ -66,37 +66,37 @@ def test_a_hook_runs_once_a_turn_and_what_it_fetched_is_kept(module: Module, len
     chat("one?")
     assert list(chat.stream("two?"))
     assert fetched == ["page 0", "page 1"]
-    assert [text for role, text in words(chat) if role == "user"] == ["one? (page 0)", "two? (page 1)"]
+    assert [text for role, text in turns(chat) if role == "user"] == ["one? (page 0)", "two? (page 1)"]
     assert all(text in sent_text(lenient) for text in ("one? (page 0)", "two? (page 1)"))
 
 
-def test_the_turn_of_a_reply_goes_on_as_history(module: Module, lenient: ModelServer) -> None:
+def test_turn_of_a_reply_can_be_passed_as_history(module: Module, lenient: ModelServer) -> None:
     reply = module("one?", history=[["zero", "0"]])
     assert [(each.role, each.text) for each in reply.turn] == [("user", "one?"), ("assistant", "pong")]
     module("two?", history=reply.turn)
     assert "one?" in sent_text(lenient)
 
 
-def test_a_prompter_without_a_place_for_history_says_so(module: Module) -> None:
+def test_second_turn_is_an_error_if_the_prompter_does_not_support_history(module: Module) -> None:
     module.prompt(AlpacaPrompter("Answer: {input}"))
     chat = module.chat()
     chat("hi")
     before = chat.history
-    assert words(chat) == [("assistant", "pong")]
+    assert turns(chat) == [("assistant", "pong")]
     with pytest.raises(HistoryError, match="so it does not support history; use ChatPrompter"):
         chat("again")
     assert chat.history is before
 
 
 @pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
-def test_tools_out_of_an_iterator_are_offered(module: Module, lenient: ModelServer) -> None:
-    """A call reads them twice, and the second time there were none."""
+def test_tools_passed_as_an_iterator_are_sent(module: Module, lenient: ModelServer) -> None:
+    """A call reads the tools twice, and the iterator was exhausted the second time."""
     module("hi", tools=(tool for tool in [weather]))
     assert "weather" in json.dumps(lenient.seen[-1].body)
 
 
 @pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
-def test_tools_of_a_conversation_are_offered_in_each_turn(module: Module, lenient: ModelServer) -> None:
+def test_tools_of_a_chat_are_sent_in_each_turn(module: Module, lenient: ModelServer) -> None:
     chat = module.chat(tools=(tool for tool in [weather]))  # an iterator is at its end after the first turn
     chat("hi")
     chat("again")
@@ -109,28 +109,28 @@ def test_tools_of_a_conversation_are_offered_in_each_turn(module: Module, lenien
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_all_ways_keep_a_turn_and_none_that_failed(module: Module, lenient: ModelServer, way: str) -> None:
+def test_only_successful_turns_are_added_to_the_history(module: Module, lenient: ModelServer, way: str) -> None:
     chat = module.chat()
     lenient.answer = Answer("so far so good")
     for fault in (Status(500), Cut(), Ends()):
         lenient.faults = [fault]
         with pytest.raises((EngineError, ModuleError)):
-            spoken(chat, way)
+            ask_chat(chat, way)
         assert chat.history == ()
-    spoken(chat, way, "one")
+    ask_chat(chat, way, "one")
     kept = chat.history
     lenient.answer = Answer("")
-    with pytest.raises((EngineError, ModuleError)) as told:
-        spoken(chat, way, "two")
-    assert told.value.kind == "empty"
+    with pytest.raises((EngineError, ModuleError)) as caught:
+        ask_chat(chat, way, "two")
+    assert caught.value.kind == "empty"
     assert chat.history is kept
     lenient.answer = Answer("three")
-    spoken(chat, way, "two")
-    assert words(chat) == [("user", "one"), ("assistant", "so far so good"), ("user", "two"), ("assistant", "three")]
+    ask_chat(chat, way, "two")
+    assert turns(chat) == [("user", "one"), ("assistant", "so far so good"), ("user", "two"), ("assistant", "three")]
     assert [text for text in ("one", "so far so good", "two") if text not in sent_text(lenient)] == []
 
 
-def test_a_stream_is_kept_at_its_end_alone(module: Module, lenient: ModelServer) -> None:
+def test_streamed_turn_is_added_to_the_history_only_when_the_stream_ends(module: Module, lenient: ModelServer) -> None:
     lenient.answer = Answer("one two three four")
     chat = module.chat()
     stream = chat.stream("never begun")
@@ -142,10 +142,10 @@ def test_a_stream_is_kept_at_its_end_alone(module: Module, lenient: ModelServer)
     stream = chat.stream("to its end")
     for _ in stream:
         assert chat.history == ()
-    assert [text for _, text in words(chat)] == ["to its end", "one two three four"]
+    assert [text for _, text in turns(chat)] == ["to its end", "one two three four"]
 
 
-def test_a_stream_that_is_cancelled_is_not_kept(module: Module, lenient: ModelServer) -> None:
+def test_cancelled_stream_is_not_added_to_the_history(module: Module, lenient: ModelServer) -> None:
     chat = module.chat()
     lenient.answer = Answer("one two three four five six seven eight")
     lenient.faults = [Slow(first=0.0, between=0.3)]
@@ -168,22 +168,22 @@ def test_a_stream_that_is_cancelled_is_not_kept(module: Module, lenient: ModelSe
 
 
 @pytest.mark.slow
-def test_a_budget_trims_what_is_sent_and_not_what_is_kept(lenient: ModelServer) -> None:
-    for kind in KINDS:
-        module = module_of(kind, lenient, budget=Budget(400, CharTokenCounter())).prompt(BARE)
-        chat = module.chat()
-        for turn in range(8):
-            lenient.answer = Answer(f"answer {turn} ".ljust(60, "a"))
-            chat(f"question {turn} ".ljust(60, "q"))
-        assert len(chat.history) == 16
-        assert "question 0" in chat.history[0].text
-        assert "question 7" in sent_text(lenient)
-        assert "question 0" not in sent_text(lenient)
-        module.close()
+@pytest.mark.parametrize("kind", KINDS)
+def test_budget_trims_the_payload_but_not_the_chat_history(lenient: ModelServer, kind: str) -> None:
+    module = module_of(kind, lenient, budget=Budget(400, CharTokenCounter())).prompt(BARE)
+    chat = module.chat()
+    for turn in range(8):
+        lenient.answer = Answer(f"answer {turn} ".ljust(60, "a"))
+        chat(f"question {turn} ".ljust(60, "q"))
+    assert len(chat.history) == 16
+    assert "question 0" in chat.history[0].text
+    assert "question 7" in sent_text(lenient)
+    assert "question 0" not in sent_text(lenient)
+    module.close()
 
 
-def test_values_that_are_fixed_for_a_chat(module: Module, lenient: ModelServer) -> None:
-    # Once each turn had to give them all again.
+def test_slot_values_of_a_chat_apply_to_each_turn_unless_overridden(module: Module, lenient: ModelServer) -> None:
+    # Each turn had to pass all values again.
     module.prompt(ChatPrompter("Answer from: {context}", system=""), [["Hello", "Hi"]])
     chat = module.chat(values={"context": "We open at nine."})
     chat("When?")
@@ -191,7 +191,7 @@ def test_values_that_are_fixed_for_a_chat(module: Module, lenient: ModelServer) 
     sent_texts = [json.dumps(each.body) for each in lenient.seen[-2:]]
     assert ["We open at nine." in text for text in sent_texts] == [True, False]
     assert all("Hello" in text for text in sent_texts)
-    assert words(chat)[::2] == [("user", "When?"), ("user", "And then?")]
+    assert turns(chat)[::2] == [("user", "When?"), ("user", "And then?")]
     assert module.prompter.slots == ("context",)
     with pytest.raises(SlotError, match=r"no slot named 'contxt' \(did you mean 'context'\?\)"):
         module.chat(values={"contxt": "x"})

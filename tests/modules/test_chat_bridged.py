@@ -1,4 +1,4 @@
-"""Conversations that go on by token ids: on a real llama.cpp, and with what vLLM says."""
+"""Chats that continue with token ids: on a real llama.cpp, and on a simulation of vLLM."""
 
 import itertools
 import json
@@ -15,11 +15,11 @@ from lazyprompt.errors import EngineError
 from lazyprompt.modules.trainable import Bridged
 from modules.local_models import MAKES, Make, posted, served
 from modules.online_scenes import WAYS
-from modules.talks import BARE, TOOL_TEMPLATE, spoken, weather
+from modules.talks import BARE, TOOL_TEMPLATE, ask_chat, weather
 from support.model_server.server import ModelServer
 from support.serving import Serving
 
-# Words that come in other tokens than a tokenizer makes of them: "ab" is one to it, and two to the model.
+# Text with other tokens than the tokenizer's: "ab" is one token for the tokenizer, and two from the model.
 APART = 'root ::= "ab " [a-z]{4} " ab"'
 
 
@@ -36,7 +36,7 @@ def engine(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
 
 
 def greedy(make: Make) -> dict[str, Any]:
-    """Parameters with which the model says "a" and "b" apart, and ends its turn as the template does."""
+    """Parameters that make the model write "a" and "b" as two tokens, and end its turn like the template."""
     never = [[make.tokenizer().token_to_id(token), False] for token in ("ab", make.bos)]
     return {"max_tokens": 16, "temperature": 0.0, "extra_body": {"grammar": APART, "logit_bias": never}}
 
@@ -47,33 +47,31 @@ def local(served_at: tuple[Path, str], make: Make, records: list[CallRecord], **
     return TrainableModule(path, url=url, **given).prompt(BARE)
 
 
-def ids_said(url: str, record: CallRecord) -> list[int]:
-    """What the engine says to a prompt once more, as ids: greedy, it is the same."""
+def response_ids(url: str, record: CallRecord) -> list[int]:
+    """The token ids of the response to a prompt, by a second greedy request with the same result."""
     common = {key: value for key, value in record.params.items() if key != "extra_body"}
     extra = {**record.params["extra_body"], "return_tokens": True}
     return posted(url, "/completion", prompt=record.payload["prompt"], **common, **extra)["tokens"]  # type: ignore[no-any-return]  # JSON
 
 
 @pytest.mark.slow
-def test_a_local_conversation_goes_on_with_the_ids_that_were_seen_and_said(
-    engine: tuple[Path, str], make: Make
-) -> None:
+def test_prompt_begins_with_token_ids_of_the_last_prompt_and_response(engine: tuple[Path, str], make: Make) -> None:
     records: list[CallRecord] = []
     module = local(engine, make, records)
     chat = module.chat()
     cached: list[int] = []
     for turn, way in enumerate(("call", "stream", "acall", "astream", "call")):
-        reply = spoken(chat, way, f"turn {turn}: ab")
+        reply = ask_chat(chat, way, f"turn {turn}: ab")
         assert reply.startswith("ab ")
         used = reply.raw["usage"]["prompt_tokens_details"]["cached_tokens"]
         cached.append(used)
-    said = [ids_said(engine[1], record) for record in records]
+    said = [response_ids(engine[1], record) for record in records]
     for (before, after), answer in zip(itertools.pairwise(records), said, strict=False):
         known = [*before.payload["prompt"], *answer]
         assert after.payload["prompt"][: len(known)] == known
     assert cached == sorted(cached)
     assert all(more >= len(before.payload["prompt"]) for more, before in zip(cached[1:], records, strict=False))
-    # It says what the whole prompt says; encoded again, it would be other ids.
+    # The text equals the whole prompt; encoding the text again would give other ids.
     whole = module.render("turn 4: ab", list(chat.history[:-2])).text
     tokenizer = make.tokenizer()
     last = records[-1].payload["prompt"]
@@ -83,38 +81,38 @@ def test_a_local_conversation_goes_on_with_the_ids_that_were_seen_and_said(
 
 
 @pytest.mark.slow
-def test_what_was_changed_between_is_sent_as_a_whole(engine: tuple[Path, str], make: Make, tmp_path: Path) -> None:
+def test_changed_prompter_or_history_re_encodes_prompt(engine: tuple[Path, str], make: Make, tmp_path: Path) -> None:
     records: list[CallRecord] = []
     module = local(engine, make, records)
     chat = module.chat()
     tokenizer = make.tokenizer()
 
-    def is_whole(said: object) -> bool:
+    def is_encoded_again(said: object) -> bool:
         history = list(chat.history)
         chat(said)
         whole = module.render(said, history)
         return bool(records[-1].payload["prompt"] == whole.encode(tokenizer))
 
-    assert is_whole("one")
-    assert not is_whole("two")
+    assert is_encoded_again("one")
+    assert not is_encoded_again("two")
     module.prompt(ChatPrompter(system="Be kind."))
-    assert is_whole("three")
-    assert not is_whole("four")
+    assert is_encoded_again("three")
+    assert not is_encoded_again("four")
     chat.save(tmp_path / "chat.json")
     chat.load(tmp_path / "chat.json")
-    assert not is_whole("five")  # it is the same conversation
+    assert not is_encoded_again("five")  # it is the same conversation
     (tmp_path / "other.json").write_text((tmp_path / "chat.json").read_text().replace("three", "drei"))
     chat.load(tmp_path / "other.json")
-    assert is_whole("six")
-    # What failed leaves what was known.
-    assert not is_whole("seven")
+    assert is_encoded_again("six")
+    # A failed call does not change the known ids.
+    assert not is_encoded_again("seven")
     with pytest.raises(EngineError):
         chat("long " * 500)
-    assert not is_whole("eight")
+    assert not is_encoded_again("eight")
     module.close()
 
 
-def test_a_budget_that_trims_sends_the_whole(engine: tuple[Path, str], make: Make) -> None:
+def test_budget_trims_a_conversation_that_continues_by_token_ids(engine: tuple[Path, str], make: Make) -> None:
     records: list[CallRecord] = []
     module = local(engine, make, records, budget=Budget(180, CharTokenCounter()))
     chat = module.chat()
@@ -129,7 +127,7 @@ def test_a_budget_that_trims_sends_the_whole(engine: tuple[Path, str], make: Mak
     module.close()
 
 
-def test_forged_control_tokens_are_none_in_a_conversation_that_goes_on(engine: tuple[Path, str], make: Make) -> None:
+def test_forged_control_tokens_are_plain_text_in_a_continued_conversation(engine: tuple[Path, str], make: Make) -> None:
     records: list[CallRecord] = []
     module = local(engine, make, records)
     chat = module.chat()
@@ -140,7 +138,7 @@ def test_forged_control_tokens_are_none_in_a_conversation_that_goes_on(engine: t
     module.close()
 
 
-def test_a_copy_of_what_goes_on_asks_the_same_engine(engine: tuple[Path, str], make: Make) -> None:
+def test_copy_of_a_continued_module_calls_the_same_engine(engine: tuple[Path, str], make: Make) -> None:
     module = local(engine, make, [])
     copied = copy(module.continued())
     assert isinstance(copied, Bridged)
@@ -148,7 +146,7 @@ def test_a_copy_of_what_goes_on_asks_the_same_engine(engine: tuple[Path, str], m
     module.close()
 
 
-def test_results_go_on_with_the_call_as_the_model_wrote_it(engine: tuple[Path, str], make: Make) -> None:
+def test_prompt_with_tool_results_keeps_the_token_ids_of_the_tool_call(engine: tuple[Path, str], make: Make) -> None:
     records: list[CallRecord] = []
     call = '<tool_call>\\n{\\"name\\": \\"weather\\", \\"arguments\\": {\\"city\\": \\"ab\\"}}\\n</tool_call>'
     extra = {**greedy(make)["extra_body"], "grammar": f'root ::= "{call}"'}
@@ -158,7 +156,7 @@ def test_results_go_on_with_the_call_as_the_model_wrote_it(engine: tuple[Path, s
     chat.add_result(reply.tool_calls[0], "rain")
     chat()
     first, second = (record.payload["prompt"] for record in records)
-    known = [*first, *ids_said(engine[1], records[0])]
+    known = [*first, *response_ids(engine[1], records[0])]
     assert second[: len(known)] == known
     assert make.tokenizer().encode(make.tokenizer().decode(second, skip_special_tokens=False)).ids != second
     module.close()
@@ -172,7 +170,7 @@ def test_results_go_on_with_the_call_as_the_model_wrote_it(engine: tuple[Path, s
     ],
     ids=["no tokenizer", "no ids", "unknown engine", "markers", "template"],
 )
-def test_where_ids_or_the_layout_do_not_go_on_it_is_the_plain_way(
+def test_text_prompt_is_sent_if_token_ids_or_the_layout_cannot_be_continued(
     engine: tuple[Path, str], make: Make, given: dict[str, Any]
 ) -> None:
     records: list[CallRecord] = []
@@ -189,8 +187,8 @@ def test_where_ids_or_the_layout_do_not_go_on_it_is_the_plain_way(
 
 
 @pytest.mark.parametrize("name", ["vllm", "sglang"])
-def test_ids_are_asked_for_as_each_engine_is_asked(lenient: ModelServer, make: Make, name: str) -> None:
-    # The server gives none, as an old engine would: it goes on in the plain way.
+def test_token_ids_are_requested_from_vllm_and_sglang(lenient: ModelServer, make: Make, name: str) -> None:
+    # The server returns no ids, like an old engine: the chat continues with re-encoded prompts.
     module = TrainableModule(
         "m", engine=name, url=lenient.url("completions"), chat_template=make.template, tokenizer=make.tokenizer()
     ).prompt(BARE)
@@ -205,7 +203,7 @@ def test_ids_are_asked_for_as_each_engine_is_asked(lenient: ModelServer, make: M
 
 
 class Vllm(BaseHTTPRequestHandler):
-    """vLLM's completions as its protocol has them: with the ids of each piece where they are asked for."""
+    """vLLM's completions endpoint, with the token ids of each piece if they are requested."""
 
     bodies: ClassVar[list[dict[str, Any]]] = []
     make: ClassVar[Make]
@@ -238,7 +236,7 @@ class Vllm(BaseHTTPRequestHandler):
         """Nothing is logged."""
 
 
-def test_a_conversation_with_vllm_goes_on_with_its_ids(make: Make) -> None:
+def test_conversation_with_vllm_continues_with_the_token_ids_of_the_responses(make: Make) -> None:
     Vllm.bodies, Vllm.make = [], make
     listening = ThreadingHTTPServer(("127.0.0.1", 0), Vllm)
     with Serving(listening):
@@ -248,7 +246,7 @@ def test_a_conversation_with_vllm_goes_on_with_its_ids(make: Make) -> None:
         ).prompt(BARE)
         chat = module.chat()
         for way in WAYS:
-            assert spoken(chat, way) == "ab"
+            assert ask_chat(chat, way) == "ab"
         module.close()
     said = [*make.tokenizer().encode("a").ids, *make.tokenizer().encode("b").ids]
     for before, after in itertools.pairwise(Vllm.bodies):

@@ -1,4 +1,4 @@
-"""Conversations in files."""
+"""Chats saved to and loaded from files."""
 
 from pathlib import Path
 from random import Random
@@ -9,7 +9,7 @@ import pytest
 from lazyprompt import Base64Source, Chat, ChatFormatter
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages.msg import Block, ImageBlock, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
-from modules.talks import Module, sent_text, words
+from modules.talks import Module, sent_text, turns
 from support.conversations import Maker
 from support.model_server.server import ModelServer
 
@@ -44,7 +44,7 @@ def all_kinds() -> list[Msg]:
     ]
 
 
-def test_a_conversation_is_saved_and_loaded_as_it_is(module: Module, tmp_path: Path) -> None:
+def test_loaded_history_equals_the_saved_history(module: Module, tmp_path: Path) -> None:
     path = tmp_path / "chat 聊天.json"
     for history in (all_kinds(), [], *(Maker(Random(seed)).conversation() for seed in range(30))):  # noqa: S311 - no secret
         chat = module.chat(history)
@@ -59,8 +59,8 @@ def test_a_conversation_is_saved_and_loaded_as_it_is(module: Module, tmp_path: P
     assert names_in(tmp_path) == [path.name]
 
 
-def test_a_saved_message_of_a_provider_goes_back_as_it_came(module: Module, tmp_path: Path) -> None:
-    """A file that keeps the blocks alone would lose a search of the provider's, and with it the signed thoughts."""
+def test_loaded_provider_message_is_sent_back_unchanged(module: Module, tmp_path: Path) -> None:
+    """A file with only the blocks would lose the provider's web search and the signed reasoning."""
     parts: list[dict[str, Any]] = [
         {"type": "thinking", "thinking": "Hm.", "signature": "s"},
         {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}},
@@ -75,7 +75,7 @@ def test_a_saved_message_of_a_provider_goes_back_as_it_came(module: Module, tmp_
     assert (payload["messages"][1], payload.report) == ({"role": "assistant", "content": parts}, ())
 
 
-def test_a_loaded_conversation_goes_on(module: Module, lenient: ModelServer, tmp_path: Path) -> None:
+def test_loaded_chat_continues_with_the_saved_history(module: Module, lenient: ModelServer, tmp_path: Path) -> None:
     chat = module.chat()
     chat("first 🙂")
     chat.save(str(tmp_path / "chat.json"))
@@ -83,7 +83,7 @@ def test_a_loaded_conversation_goes_on(module: Module, lenient: ModelServer, tmp
     other = module.chat(history=[["not", "this"]])
     other.load(tmp_path / "chat.json")
     other("second")
-    assert [text for _, text in words(other)] == ["first 🙂", "pong", "second", "pong"]
+    assert [text for _, text in turns(other)] == ["first 🙂", "pong", "second", "pong"]
     assert "first 🙂" in sent_text(lenient)
     assert "lost" not in sent_text(lenient)
     assert "not" not in sent_text(lenient)
@@ -127,16 +127,16 @@ def test_a_loaded_conversation_goes_on(module: Module, lenient: ModelServer, tmp
         ),
     ],
 )
-def test_a_file_that_holds_no_conversation_is_told(module: Module, tmp_path: Path, content: bytes) -> None:
+def test_invalid_chat_file_is_an_error_and_keeps_the_history(module: Module, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "broken.json"
     path.write_bytes(content)
     chat = module.chat(history=[["kept", "so"]])
     with pytest.raises(HistoryError, match="broken.json"):
         chat.load(path)
-    assert [text for _, text in words(chat)] == ["kept", "so"]
+    assert [text for _, text in turns(chat)] == ["kept", "so"]
 
 
-def test_a_file_that_is_not_there_is_an_os_error(module: Module, tmp_path: Path) -> None:
+def test_missing_chat_file_or_folder_is_an_os_error(module: Module, tmp_path: Path) -> None:
     chat = module.chat()
     with pytest.raises(FileNotFoundError):
         chat.load(tmp_path / "nothing.json")
@@ -148,7 +148,7 @@ def test_a_file_that_is_not_there_is_an_os_error(module: Module, tmp_path: Path)
 
 
 @pytest.mark.parametrize("broken", ["os.fsync", "pathlib.Path.replace", "json.dumps"])
-def test_saving_that_fails_leaves_the_file_as_it_was(
+def test_failed_save_leaves_the_file_unchanged(
     module: Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     path = tmp_path / "chat.json"

@@ -11,7 +11,7 @@ import pytest
 from lazyprompt import Chat, ChatPrompter, Delta, Msg, Reply, ToolResultBlock, ToolUseBlock
 from lazyprompt.errors import HistoryError, ModuleError, ToolsError
 from modules.online_scenes import run_in_loop
-from modules.talks import local_of, module_of, weather
+from modules.talks import make_local, module_of, weather
 from support.model_server.server import Answer, ModelServer, Seen
 
 WAYS = ("run", "arun", "steps", "asteps")
@@ -29,7 +29,7 @@ def call_answer(*calls: tuple[str, dict[str, Any]]) -> Answer:
 
 
 def deleter() -> tuple[list[str], Callable[[str], str]]:
-    """What was deleted, and the function that a model may call for it."""
+    """The deleted names, and the tool function that deletes."""
     ran: list[str] = []
 
     def delete(name: str) -> str:
@@ -45,7 +45,7 @@ def results_in(chat: Chat) -> list[ToolResultBlock]:
 
 
 def run(chat: Chat, way: str, input: object = "Hi.", **more: Any) -> tuple[Reply, list[object]]:
-    """The answer of a run, and its steps but for pieces of answers."""
+    """The reply of a run, and its steps without deltas."""
     if way == "run":
         return chat.run(input, **more), []
     if way == "steps":
@@ -67,10 +67,8 @@ def run(chat: Chat, way: str, input: object = "Hi.", **more: Any) -> tuple[Reply
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", ["online", "local"])
-def test_the_functions_that_a_model_calls_are_run_and_their_results_sent(
-    lenient: ModelServer, kind: str, way: str
-) -> None:
-    module = module_of(kind, lenient) if kind == "online" else local_of(lenient, markers="qwen2.5")
+def test_run_calls_the_tool_functions_and_sends_their_results(lenient: ModelServer, kind: str, way: str) -> None:
+    module = module_of(kind, lenient) if kind == "online" else make_local(lenient, markers="qwen2.5")
     text = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
     call = call_answer(("weather", {"city": "Rome"})) if kind == "online" else Answer(text)
     lenient.answer = answers(call, Answer("It rains."))
@@ -90,7 +88,7 @@ def test_the_functions_that_a_model_calls_are_run_and_their_results_sent(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_several_calls_of_an_answer_run_at_once_and_keep_their_order(lenient: ModelServer, way: str) -> None:
+def test_tool_calls_of_a_response_run_concurrently_and_results_keep_the_order(lenient: ModelServer, way: str) -> None:
     both = Barrier(2, timeout=10)
 
     def lookup(name: str) -> dict[str, str]:
@@ -106,7 +104,7 @@ def test_several_calls_of_an_answer_run_at_once_and_keep_their_order(lenient: Mo
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_fails_is_the_result_that_the_model_reads_and_a_line_of_the_log(
+def test_failed_tool_call_is_sent_as_an_error_result_and_logged(
     lenient: ModelServer, caplog: pytest.LogCaptureFixture, way: str
 ) -> None:
     def lookup(name: str) -> str:
@@ -134,7 +132,7 @@ def test_what_fails_is_the_result_that_the_model_reads_and_a_line_of_the_log(
     assert results_in(chat)[0].output == f"{told}none"
 
 
-def test_async_functions_are_awaited_by_async_runs_alone(lenient: ModelServer) -> None:
+def test_async_tools_are_awaited_by_arun_and_rejected_by_run(lenient: ModelServer) -> None:
     async def lookup(name: str) -> str:
         """Look up."""
         await asyncio.sleep(0)
@@ -150,7 +148,7 @@ def test_async_functions_are_awaited_by_async_runs_alone(lenient: ModelServer) -
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_model_that_calls_without_an_end_is_an_error_and_the_history_stays(lenient: ModelServer, way: str) -> None:
+def test_exceeding_max_rounds_is_an_error_and_keeps_the_history(lenient: ModelServer, way: str) -> None:
     lenient.answer = call_answer(("weather", {"city": "Rome"}))
     chat = module_of("online", lenient).chat(tools=[weather])
     with pytest.raises(ModuleError, match=r"still calls tools \(weather\) after 2 rounds") as caught:
@@ -161,7 +159,7 @@ def test_a_model_that_calls_without_an_end_is_an_error_and_the_history_stays(len
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_run_without_an_input_continues_where_the_rounds_ended(lenient: ModelServer, way: str) -> None:
+def test_run_without_an_input_continues_after_max_rounds(lenient: ModelServer, way: str) -> None:
     lenient.answer = answers(
         call_answer(("weather", {"city": "Rome"})), call_answer(("weather", {"city": "Oslo"})), Answer("Done.")
     )
@@ -177,7 +175,7 @@ def test_a_run_without_an_input_continues_where_the_rounds_ended(lenient: ModelS
     assert steps == {"run": [], "arun": [reply]}.get(way, [result, reply])
 
 
-def test_pending_calls_run_only_without_an_input_and_without_a_result(lenient: ModelServer) -> None:
+def test_pending_tool_calls_run_only_without_an_input_and_without_a_result(lenient: ModelServer) -> None:
     ran, delete = deleter()
     lenient.answer = answers(
         call_answer(("delete", {"name": "a"}), ("delete", {"name": "b"})), Answer("No."), Answer("Yes.")
@@ -195,8 +193,8 @@ def test_pending_calls_run_only_without_an_input_and_without_a_result(lenient: M
 
 @pytest.mark.parametrize("way", ["steps", "asteps"])
 @pytest.mark.parametrize("refused", [1, 2])
-def test_a_call_with_a_result_of_the_caller_is_not_run(lenient: ModelServer, way: str, refused: int) -> None:
-    """It ran although the caller had refused it, and its second result was an error of the next request."""
+def test_tool_call_with_a_result_added_by_the_caller_is_not_run(lenient: ModelServer, way: str, refused: int) -> None:
+    """A refused tool call was run, and its second result made the next request fail."""
     ran, delete = deleter()
     lenient.answer = answers(call_answer(("delete", {"name": "a"}), ("delete", {"name": "b"})), Answer("Done."))
     chat = module_of("online", lenient).chat(tools=[delete])
@@ -225,8 +223,8 @@ def test_a_call_with_a_result_of_the_caller_is_not_run(lenient: ModelServer, way
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_only_the_calls_of_the_last_reply_run(lenient: ModelServer, way: str) -> None:
-    """Those that the caller passed over ran with those of a later reply."""
+def test_only_pending_tool_calls_of_the_last_reply_run(lenient: ModelServer, way: str) -> None:
+    """Pending calls of earlier replies ran together with those of the last reply."""
     ran, delete = deleter()
     past = [
         Msg("user", "Delete a.", "user"),
@@ -240,7 +238,7 @@ def test_only_the_calls_of_the_last_reply_run(lenient: ModelServer, way: str) ->
     assert ran == ["b"]
 
 
-def test_a_call_of_a_tool_that_is_no_function_is_the_callers(lenient: ModelServer) -> None:
+def test_run_returns_the_reply_if_a_called_tool_is_not_a_function(lenient: ModelServer) -> None:
     search = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
     lenient.answer = call_answer(("weather", {"city": "Rome"}), ("search", {}))
     chat = module_of("online", lenient).chat(tools=[weather, search])
@@ -248,7 +246,7 @@ def test_a_call_of_a_tool_that_is_no_function_is_the_callers(lenient: ModelServe
     assert [message.role for message in chat.history] == ["user", "assistant"]
 
 
-def test_output_that_cannot_be_sent_is_the_programs_fault(lenient: ModelServer) -> None:
+def test_tool_output_that_is_not_json_is_raised_by_run(lenient: ModelServer) -> None:
     def lookup() -> object:
         """Look up."""
         return object()
@@ -266,8 +264,8 @@ def test_output_that_cannot_be_sent_is_the_programs_fault(lenient: ModelServer) 
         (ToolUseBlock("c0", "clock"), "tool call 'c0' (clock) does not await a result; pending calls: 'c1' (clock)"),
     ],
 )
-def test_a_result_needs_a_call_that_waits_for_it(lenient: ModelServer, call: Any, words: str) -> None:
-    """A text once was an AttributeError, and the result of a call that nobody made became part of the history."""
+def test_result_for_a_tool_call_that_is_not_pending_is_rejected(lenient: ModelServer, call: Any, words: str) -> None:
+    """A str raised an AttributeError, and results of unknown calls were added to the history."""
     calls = Msg("assistant", [ToolUseBlock("c0", "clock"), ToolUseBlock("c1", "clock")], "assistant")
     chat = module_of("online", lenient).chat([calls, Msg("tool", [ToolResultBlock("c0", "clock", "9")], "tool")])
     with pytest.raises(HistoryError) as caught:
@@ -281,8 +279,8 @@ def test_a_result_needs_a_call_that_waits_for_it(lenient: ModelServer, call: Any
 
 
 @pytest.mark.parametrize("way", ["__call__", "run"])
-def test_a_model_goes_on_with_the_values_of_the_turn(lenient: ModelServer, way: str) -> None:
-    """Once each call behind a result had to repeat the values of the system text."""
+def test_request_after_tool_results_reuses_the_slot_values_of_the_turn(lenient: ModelServer, way: str) -> None:
+    """Each request after a tool result had to repeat the slot values of the system text."""
     prompter = ChatPrompter.from_messages([("system", "You know {city}."), "history", ("user", "{question}")])
     chat = module_of("online", lenient).prompt(prompter).chat(tools=[weather])
     lenient.answer = answers(call_answer(("weather", {"city": "Rome"})), Answer("It rains."))
@@ -300,10 +298,10 @@ def test_a_model_goes_on_with_the_values_of_the_turn(lenient: ModelServer, way: 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("where", ["message", "instruction"])
-def test_a_loaded_chat_goes_on_with_the_values_that_are_not_the_users(
+def test_loaded_chat_runs_pending_calls_if_only_system_slot_values_are_passed(
     lenient: ModelServer, tmp_path: Path, where: str, way: str
 ) -> None:
-    """The call that waited did not run, and the question of the history was asked for again."""
+    """The pending call did not run, and the slot value of the question was required again."""
     prompters = {
         "message": ChatPrompter.from_messages([("system", "You know {city}."), "history", ("user", "{question}")]),
         "instruction": ChatPrompter({"system": "You know {city}.", "user": ""}, system=""),
@@ -321,5 +319,5 @@ def test_a_loaded_chat_goes_on_with_the_values_that_are_not_the_users(
     assert [each["role"] for each in messages] == ["system", *ROLES[:3]]
     assert [messages[at]["content"].strip() for at in (0, 1, 3)] == ["You know Rome.", "How is it?", "Oslo"]
     waiting = module.chat(chat.history, tools=[weather])
-    assert run(waiting, way, asked)[0] == "No."  # a question runs nothing that waits
+    assert run(waiting, way, asked)[0] == "No."  # a new question runs no pending call
     assert [message.role for message in waiting.history] == ["user", "assistant", "user", "assistant"]

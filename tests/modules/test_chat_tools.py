@@ -1,9 +1,7 @@
-"""Calls, results and thoughts in conversations, as the models' own forms have them."""
-
-from __future__ import annotations
+"""Tool calls, tool results and reasoning in conversations, in the models' own formats."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,11 +10,8 @@ from lazyprompt.errors import HistoryError, ModuleError
 from lazyprompt.messages.msg import ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock, URLSource
 from modules.local_models import MAKES
 from modules.online_scenes import WAYS
-from modules.talks import TOOL_TEMPLATE, Module, local_of, sent_text, spoken, weather
+from modules.talks import TOOL_TEMPLATE, Module, ask_chat, make_local, sent_text, weather
 from support.model_server.server import Answer, ModelServer
-
-if TYPE_CHECKING:
-    from lazyprompt._base.json import JsonObject
 
 CALLED = ToolUseBlock("c1", "clock", {})
 
@@ -38,18 +33,18 @@ CALLED = ToolUseBlock("c1", "clock", {})
     ],
 )
 @pytest.mark.parametrize("way", ["call", "stream"])
-def test_calls_in_the_text_of_a_local_model_come_back_with_their_results(
+def test_tool_calls_parsed_from_local_text_are_sent_back_with_their_results(
     lenient: ModelServer, form: str, call: str, again: str, way: str
 ) -> None:
-    module = local_of(lenient, markers=form)
+    module = make_local(lenient, markers=form)
     chat = module.chat(tools=[weather])
     lenient.answer = Answer(call)
-    reply = spoken(chat, way, "How is the weather?")
+    reply = ask_chat(chat, way, "How is the weather?")
     (asked,) = reply.tool_calls
     assert (asked.name, asked.input, str(reply), reply.finish) == ("weather", {"city": "Köln"}, "", "tool_calls")
     chat.add_result(asked, {"rain": True, "mm": 3})
     lenient.answer = Answer("It rains.")
-    assert spoken(chat, way, None) == "It rains."
+    assert ask_chat(chat, way, None) == "It rains."
     assert again in sent_text(lenient)
     assert '{"rain": true, "mm": 3}' in sent_text(lenient).replace("\\", "")  # Llama's results are JSON strings
     assert [message.role for message in chat.history] == ["user", "assistant", "tool", "assistant"]
@@ -72,24 +67,22 @@ MISTRAL_TEMPLATE = (
         '[TOOL_CALLS]weather[ARGS]{"city": "Köln"}</s>',
     ],
 )
-def test_calls_of_a_mistral_are_read_and_shown_as_its_template_has_it(
-    lenient: ModelServer, call: str, way: str
-) -> None:
-    module = local_of(lenient, chat_template=MISTRAL_TEMPLATE)
+def test_mistral_tool_calls_are_parsed_and_rendered_by_the_template(lenient: ModelServer, call: str, way: str) -> None:
+    module = make_local(lenient, chat_template=MISTRAL_TEMPLATE)
     chat = module.chat(tools=[weather])
     lenient.answer = Answer(call)
-    (asked,) = spoken(chat, way, "How is it?").tool_calls
+    (asked,) = ask_chat(chat, way, "How is it?").tool_calls
     assert (asked.name, asked.input) == ("weather", {"city": "Köln"})
     chat.add_result(asked, "rain")
     lenient.answer = Answer("It rains.")
-    spoken(chat, way, None)
+    ask_chat(chat, way, None)
     shown = '[TOOL_CALLS]{"name": "weather", "arguments": {"city": "Köln"}}</s>[TOOL_RESULTS]rain[/TOOL_RESULTS]'
     assert sent_text(lenient) == f"[INST]How is it?[/INST]{shown}"
     module.close()
 
 
-def test_results_are_shown_as_the_models_template_shows_them(lenient: ModelServer) -> None:
-    module = local_of(lenient, chat_template=TOOL_TEMPLATE)
+def test_tool_results_are_rendered_by_the_chat_template_of_the_model(lenient: ModelServer) -> None:
+    module = make_local(lenient, chat_template=TOOL_TEMPLATE)
     chat = module.chat(tools=[weather])
     lenient.answer = Answer(
         'Let me see.<tool_call>\n{"name": "weather", "arguments": {"city": "Köln"}}\n</tool_call>'
@@ -134,24 +127,26 @@ def test_results_are_shown_as_the_models_template_shows_them(lenient: ModelServe
         ),
     ],
 )
-def test_a_result_is_text_blocks_or_json(module: Module, output: object, said: object) -> None:
+def test_tool_output_becomes_text_blocks_or_json(module: Module, output: object, said: object) -> None:
     chat = module.chat([Msg("assistant", [ToolUseBlock("call_1", "weather")], "assistant")])
     chat.add_result(ToolUseBlock("call_1", "weather"), output)
     _, message = chat.history
     assert message == Msg("tool", [ToolResultBlock("call_1", "weather", said)], "tool")  # type: ignore[arg-type]  # the table's
 
 
-def test_a_result_that_is_nothing_of_the_kind_is_told(module: Module) -> None:
+CYCLE: list[object] = []
+CYCLE.append(CYCLE)
+
+
+@pytest.mark.parametrize("output", [object(), {1, 2}, {"a": b"x"}, CYCLE, "\ud800"])
+def test_tool_output_that_is_not_json_is_rejected(module: Module, output: object) -> None:
     chat = module.chat([Msg("assistant", [ToolUseBlock("call_1", "weather")], "assistant")])
-    nested: list[object] = []
-    nested.append(nested)
-    for output in (object(), {1, 2}, {"a": b"x"}, nested, "\ud800"):
-        with pytest.raises(HistoryError):
-            chat.add_result(ToolUseBlock("call_1", "weather"), output)
+    with pytest.raises(HistoryError):
+        chat.add_result(ToolUseBlock("call_1", "weather"), output)
     assert len(chat.history) == 1
 
 
-# Arguments that are no JSON object, as a server sends them, and the texts of local models with such.
+# Arguments that are not a JSON object: from a server, and in the text of local models.
 BROKEN_ARGUMENTS = ('{"city": "Kö', "[1, 2]", "city=Köln", '{"city": NaN', "7", "true", "{'city': 'Köln'}")
 BROKEN_TEXTS = (
     ("qwen-2.5", '<tool_call>\n{"name": "clear", "arguments": {"folder": "/tmp"\n</tool_call>'),
@@ -168,9 +163,9 @@ def clear(folder: str = "/") -> str:
 
 
 def call_error(chat: Chat, way: str) -> ModuleError:
-    """The error of an answer with a broken call; the history stays as it was."""
+    """The error of a response with an invalid tool call; the history stays unchanged."""
     with pytest.raises(ModuleError, match="the tool 'clear' with arguments that are not a JSON object") as caught:
-        spoken(chat, way, "Clear /tmp.")
+        ask_chat(chat, way, "Clear /tmp.")
     assert chat.history == ()
     return caught.value
 
@@ -179,23 +174,23 @@ def call_error(chat: Chat, way: str) -> ModuleError:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("source", ["openai", "anthropic"])
 @pytest.mark.parametrize("arguments", BROKEN_ARGUMENTS)
-def test_broken_arguments_call_nothing(lenient: ModelServer, source: str, arguments: str, way: str) -> None:
-    """They were {}, with which a function is called whose arguments have defaults."""
+def test_tool_call_with_bad_arguments_is_an_error(lenient: ModelServer, source: str, arguments: str, way: str) -> None:
+    """Invalid arguments became {}, and a function whose parameters have defaults was called."""
     module = OnlineChatModule(source, model="m", base_url=lenient.url(source), api_key="k", retries=0)
-    none: JsonObject = {}
+    none: dict[str, Any] = {}
     lenient.answer = Answer("", calls=(("c1", "clock", none), ("c2", "clear", arguments)))
     error = call_error(module.chat(tools=[clear]), way)
     assert error.kind == "invalid"
     assert error.partial.tool_calls[1].raw_input is not None
     lenient.answer = Answer("", calls=(("c1", "clock", none), ("c2", "clear", none)))  # no arguments are no broken ones
-    assert [call.input for call in spoken(module.chat(), way, "Go.").tool_calls] == [{}, {}]
+    assert [call.input for call in ask_chat(module.chat(), way, "Go.").tool_calls] == [{}, {}]
     module.close()
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("form", "text"), BROKEN_TEXTS)
-def test_broken_arguments_of_a_local_model_call_nothing(lenient: ModelServer, form: str, text: str, way: str) -> None:
-    module = local_of(lenient, markers=form)
+def test_local_tool_call_with_bad_arguments_is_an_error(lenient: ModelServer, form: str, text: str, way: str) -> None:
+    module = make_local(lenient, markers=form)
     lenient.answer = Answer(text)
     assert call_error(module.chat(tools=[clear]), way).kind == "invalid"
     module.close()
@@ -214,29 +209,27 @@ THINKS = MAKES["chatml"].template.replace("assistant\n{% endif", "assistant\n<th
     ],
 )
 @pytest.mark.parametrize("way", ["call", "stream"])
-def test_thoughts_are_told_apart_whoever_opened_them(
+def test_reasoning_is_separated_from_text_whether_prompt_or_response_opens_the_tag(
     lenient: ModelServer, template: str, answer: str, thinking: str, text: str, way: str
 ) -> None:
-    module = local_of(lenient, chat_template=template)
+    module = make_local(lenient, chat_template=template)
     chat = module.chat()
     lenient.answer = Answer(answer)
     if not text:
-        with pytest.raises(ModuleError) as told:
-            spoken(chat, way, "what of <think>?")
-        assert told.value.partial.thinking.strip() == thinking
+        with pytest.raises(ModuleError) as caught:
+            ask_chat(chat, way, "what of <think>?")
+        assert caught.value.partial.thinking.strip() == thinking
         assert chat.history == ()
         return
-    reply = spoken(chat, way, "what of <think>?")
+    reply = ask_chat(chat, way, "what of <think>?")
     assert (reply.thinking.strip(), reply.strip()) == (thinking, text)
-    spoken(chat, way, "and now?")
+    ask_chat(chat, way, "and now?")
     assert "so" not in sent_text(lenient).replace("so\n</think>", "") or template is THINKS
     module.close()
 
 
-def test_the_users_part_of_the_instruction_is_not_said_again_behind_results(
-    module: Module, lenient: ModelServer
-) -> None:
-    # Once each result was followed by the question, or the call failed for want of its value.
+def test_user_instruction_is_not_repeated_after_tool_results(module: Module, lenient: ModelServer) -> None:
+    # The question was repeated after each tool result, or its slot value was required again.
     module.prompt(ChatPrompter({"system": "Be brief.", "user": "Asked: {q}"}, system=""))
     chat = module.chat([Msg("user", "Asked: When?", "user"), Msg("assistant", [CALLED], "assistant")])
     chat.add_result(CALLED, "9:30")

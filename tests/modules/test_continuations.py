@@ -1,4 +1,4 @@
-"""A chat of ten turns with a server that remembers every request and refuses one that does not continue the last."""
+"""A chat of ten turns with a server that rejects a request that does not continue the previous one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ CUSTOM = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c_free", "name"
 
 
 class Form(NamedTuple):
-    """What a provider sends beside texts, thoughts and calls of functions."""
+    """What a provider sends besides text, reasoning and function calls."""
 
     said: str  # the key of a request that holds the conversation
     own: tuple[Json, ...] = ()  # what its server tools leave in an answer
@@ -76,13 +76,13 @@ class Memory:
 
 
 def in_blocks(message: Json) -> Json:
-    """A message whose content is one text has it as a block, which says the same to Anthropic."""
+    """A message with its text as a block, which is equivalent for Anthropic."""
     content = message.get("content")
     return {**message, "content": [{"type": "text", "text": content}]} if isinstance(content, str) else message
 
 
 def answer_messages(source: str, whole: Json) -> list[Json]:
-    """An answer as the messages of the next request."""
+    """A response as messages of the next request."""
     match source:
         case "anthropic":
             return [{"role": "assistant", "content": whole["content"]}]
@@ -96,7 +96,7 @@ def answer_messages(source: str, whole: Json) -> list[Json]:
 
 
 def ten_answers(form: Form) -> list[Answer]:
-    """Answers that begin with each of what a provider sends, twice over."""
+    """Responses with each kind of content that a provider sends, twice."""
     call = ("call_1", "find", {"q": "hours"})
     again: tuple[str, str, Json] = ("call_2", "find", {})
     return [
@@ -116,8 +116,8 @@ def ten_answers(form: Form) -> list[Answer]:
 @pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("source", FORMS)
-def test_ten_turns_are_accepted(source: str, stream: bool) -> None:  # noqa: FBT001 - pytest hands it in
-    """Server tools, custom calls and thoughts were lost or written anew, and the provider refused the next turn."""
+def test_provider_accepts_ten_turns_with_reasoning_tool_calls_and_server_tools(source: str, stream: bool) -> None:  # noqa: FBT001 - pytest hands it in
+    """Server tools, custom calls and reasoning were lost or changed, and the provider rejected the next turn."""
     memory = Memory(source, iter(ten_answers(FORMS[source])))
     with ModelServer(memory.answer, judges=False) as server:
         server.faults = memory.judge

@@ -1,4 +1,4 @@
-"""The table of engines: their command lines and requests are the documented ones, and the right one is chosen."""
+"""The table of engines: documented command lines and requests, and the choice of an engine."""
 
 import pickle
 import sys
@@ -18,7 +18,7 @@ from support.missing import needs
 ALL = pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
 SERVER = llamacpp_server.__file__
 
-# As each engine's documentation writes it, for model m at port 8101; the others are started by hand.
+# As each engine's documentation writes it, for model m at port 8101; the others are started manually.
 COMMANDS = {
     "llama.cpp": f"{sys.executable} -P {SERVER} --model m --port 8101 --special",
     # docs.vllm.ai, "vllm serve"
@@ -27,19 +27,19 @@ COMMANDS = {
 BARE = {"add_special_tokens": False}
 
 
-def test_the_command_lines_are_the_documented_ones() -> None:
+def test_engine_commands_match_the_documentation() -> None:
     started = {name: engine for name, engine in ENGINES.items() if engine.program}
     assert {name: " ".join(engine.command("m", 8101)) for name, engine in started.items()} == COMMANDS
 
 
 @ALL
-def test_its_client_is_there(engine: Engine) -> None:
+def test_each_engine_has_a_client(engine: Engine) -> None:
     client = engine.connect(ClientSettings("http://127.0.0.1:9", Secret("k"), 1.0, 0, {}))
     assert client.params({"stop": ["x"]})
     client.close()
 
 
-def test_what_each_engine_needs_and_is_asked_for() -> None:
+def test_engine_table_has_install_advice_token_id_support_and_request_fields() -> None:
     raw = {"skip_special_tokens": False}
     exact = {**raw, "spaces_between_special_tokens": False}
     ids_of_choice = ({"return_token_ids": True}, ("choices", 0, "token_ids"))
@@ -64,7 +64,7 @@ def test_what_each_engine_needs_and_is_asked_for() -> None:
     assert Engine("mine") == ("mine", (), "", "", "", Server(), False, {}, None, None)
 
 
-def test_params_puts_together_what_the_client_does_not_know() -> None:
+def test_params_merges_extra_body_and_caller_values_override_defaults() -> None:
     schema: dict[str, Any] = {"extra_body": {"structured_outputs": {"json": {}}}}
     exact = {"skip_special_tokens": False, "spaces_between_special_tokens": False}
     expected = {"seed": 1, "extra_body": {**exact, **schema["extra_body"]}}
@@ -75,7 +75,7 @@ def test_params_puts_together_what_the_client_does_not_know() -> None:
     assert ENGINES["ollama"].params({"format": {}}, {"options": {"seed": 1}}) == {"format": {}, "options": {"seed": 1}}
 
 
-def test_options_are_written_as_the_engine_reads_them() -> None:
+def test_options_become_command_line_arguments() -> None:
     options = {
         "max_model_len": 4096,
         "enforce-eager": True,
@@ -97,7 +97,7 @@ def test_options_are_written_as_the_engine_reads_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "says"),
+    ("name", "options", "error"),
     [
         ("vllm", {"host": "0.0.0.0"}, "lazyprompt already sets the option host of vllm"),  # noqa: S104 - what is refused
         ("llama.cpp", {"model": "m"}, "lazyprompt already sets the option model of llama.cpp"),
@@ -106,26 +106,26 @@ def test_options_are_written_as_the_engine_reads_them() -> None:
         ("vllm", {"a": object}, "options must be strings, numbers, bools, paths, mappings or lists of these"),
     ],
 )
-def test_a_wrong_option_is_refused(name: str, options: dict[str, object], says: str) -> None:
-    with pytest.raises(EngineError, match=says):
+def test_invalid_engine_option_is_rejected(name: str, options: dict[str, object], error: str) -> None:
+    with pytest.raises(EngineError, match=error):
         ENGINES[name].command("m", 1, options)
 
 
-def test_a_model_is_no_option() -> None:
+def test_model_name_that_begins_with_a_hyphen_is_rejected() -> None:
     with pytest.raises(EngineError, match="cannot begin with a hyphen: '--trust-remote-code'"):
         ENGINES["vllm"].command("--trust-remote-code", 1)
 
 
-def test_braces_in_a_model_are_no_slots() -> None:
+def test_braces_in_a_model_name_are_not_formatted() -> None:
     assert "{port}{" in ENGINES["vllm"].command("{port}{", 1)
 
 
 @pytest.mark.parametrize("name", ["llama.cpp", "llamacpp", "Llama_CPP", "llama-cpp", "vLLM", "SGLang"])
-def test_engines_are_found_by_name(name: str) -> None:
+def test_engine_is_found_by_its_name_in_any_spelling(name: str) -> None:
     assert engine_named(name).name == {"v": "vllm", "s": "sglang"}.get(name[0].lower(), "llama.cpp")
 
 
-def test_an_unknown_name_is_told() -> None:
+def test_unknown_engine_name_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(
         EngineError, match=r"unknown engine 'vlm' \(did you mean 'vllm'\?\); expected one of llama.cpp, vllm,"
     ):
@@ -133,33 +133,37 @@ def test_an_unknown_name_is_told() -> None:
 
 
 @ALL
-def test_engines_pickle(engine: Engine) -> None:
+def test_unpickled_engine_is_the_same_object(engine: Engine) -> None:
     assert pickle.loads(pickle.dumps(engine)) is engine  # noqa: S301 - our own
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
     for name in ("m.gguf", "M.GGUF", "hf/config.json", "files/a.gguf", "files/b.gguf", "none/x", "text.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     return tmp_path
 
 
-def test_the_engine_of_a_model(folder: Path) -> None:
-    engines: dict[str | Path, str] = {
-        folder / "m.gguf": "llama.cpp",
-        str(folder / "M.GGUF"): "llama.cpp",
-        folder / "hf": "vllm",
-        "Qwen/Qwen2.5-0.5B-Instruct": "vllm",
-        "qwen2.5:7b": "ollama",
-        "hf.co/bartowski/Qwen2.5-GGUF:Q4_K_M": "ollama",
-    }
-    for model, engine in engines.items():
-        assert engine_for(model).name == engine
+@pytest.mark.parametrize(
+    ("model", "engine"),
+    [
+        (Path("m.gguf"), "llama.cpp"),
+        ("M.GGUF", "llama.cpp"),
+        (Path("hf"), "vllm"),
+        ("Qwen/Qwen2.5-0.5B-Instruct", "vllm"),
+        ("qwen2.5:7b", "ollama"),
+        ("hf.co/bartowski/Qwen2.5-GGUF:Q4_K_M", "ollama"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_engine_is_chosen_by_the_model(model: str | Path, engine: str) -> None:
+    assert engine_for(model).name == engine
 
 
 @pytest.mark.parametrize(
-    ("model", "says"),
+    ("model", "error"),
     [
         ("no.gguf", "file not found: .*no.gguf"),
         ("files", "is a directory of GGUF files; pass the path of one of them: a.gguf, b.gguf"),
@@ -168,21 +172,21 @@ def test_the_engine_of_a_model(folder: Path) -> None:
         ("/no/such/thing", "cannot choose an engine for '/no/such/thing': .* set engine= to one of llama.cpp,"),
     ],
 )
-def test_a_model_of_no_engine_is_told(folder: Path, model: str, says: str) -> None:
-    with pytest.raises(EngineError, match=says):
+def test_model_path_without_an_engine_is_rejected(folder: Path, model: str, error: str) -> None:
+    with pytest.raises(EngineError, match=error):
         engine_for(folder / model)
 
 
 @pytest.mark.parametrize(
-    ("model", "says"),
+    ("model", "error"),
     [("llama", "cannot choose an engine for 'llama'"), ("bartowski/Qwen2.5-GGUF", "download one and pass its path")],
 )
-def test_a_name_of_no_engine_is_told(model: str, says: str) -> None:
-    with pytest.raises(EngineError, match=says):
+def test_model_name_without_an_engine_is_rejected(model: str, error: str) -> None:
+    with pytest.raises(EngineError, match=error):
         engine_for(model)
 
 
-def test_programs_are_found_beside_this_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_engine_program_is_found_next_to_the_python_executable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     needs("xllamacpp")
     monkeypatch.setenv("PATH", "/nowhere")
     assert ENGINES["llama.cpp"].executable() == sys.executable

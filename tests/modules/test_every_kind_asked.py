@@ -16,12 +16,10 @@ from support.model_server.server import Answer, ModelServer
 from support.smallest import members_of, smallest
 
 PROMPTER = ChatPrompter("Be kind.")
-# Answers of these kinds alone are no answers of a chat: a call waits for its result, a result has a call. The smallest
-# message of the Responses API says nothing.
+# A response with only these kinds cannot continue a chat: a call awaits its result, a result has a call. The smallest
+# message of the Responses API is empty.
 APART = {"tool_use", "message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"}
 GEMINI_CALLS = ("function_call", "function_response")
-
-
 MEDIA = {
     "inline_data": {"mime_type": "image/png", "data": "eA=="},
     "file_data": {"mime_type": "image/png", "file_uri": "gs://a"},
@@ -29,7 +27,7 @@ MEDIA = {
 
 
 def with_text(kind: str) -> Any:
-    """The smallest value of a part of Gemini, with its first text: all its fields are optional."""
+    """The smallest value of a Gemini part with its first text field: all fields are optional."""
     (model, *_) = members_of(gemini_types.Part.model_fields[kind].annotation)
     fields = getattr(model, "model_fields", {})
     texts = [name for name, field in fields.items() if str in members_of(field.annotation)]
@@ -61,14 +59,14 @@ class Sent(dict[str, Any]):
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("source", "kind", "value"), KINDS, ids=[f"{source}-{kind}" for source, kind, _ in KINDS])
-def test_what_a_server_sends_goes_back(source: str, kind: str, value: Any, stream: bool) -> None:  # noqa: FBT001 - pytest hands it in
+def test_received_block_is_sent_back_or_reported(source: str, kind: str, value: Any, stream: bool) -> None:  # noqa: FBT001 - pytest hands it in
     given = on_the_wire(value) if source == "gemini" else value
     with ModelServer(Answer("Hello.", native=(given,)), judges=False) as server:
         chat = module(server, source, stream=stream).prompt(PROMPTER).chat()
         chat("Hi")
         reply = chat("Go on")
         body = server.seen[1].body
-        # Inside of parts, the client leaves keys as they are, and the API takes them in both spellings.
+        # The client does not convert keys inside parts, and the API accepts both spellings.
         sent = Sent(on_the_wire(body) if source == "gemini" else body)
         sent.report = reply.report
     close_all()

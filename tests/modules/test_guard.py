@@ -1,4 +1,4 @@
-"""The guard: whatever ends it or its parent, nothing of the command is left."""
+"""The guard: however it or its parent ends, no process of the command is left."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from support.engines import SECONDS, eventually, find_processes, next_line, pyth
 pytestmark = pytest.mark.slow  # engines
 
 GUARD = [sys.executable, "-P", str(guard.__file__)]
-# Two processes beside the command: one as usual, one in a group of its own.
+# The command starts two processes: one in its group, one in a group of its own.
 FAMILY = """
 import subprocess, sys, time
 for own in (None, 0):
@@ -46,7 +46,7 @@ def start() -> Iterator[Started]:
 
 @pytest.fixture
 def mark(tmp_path: Path) -> str:
-    """What the processes of one test have on their command lines."""
+    """A text on the command lines of all processes of one test."""
     return f"mark-of-{tmp_path}"
 
 
@@ -61,12 +61,12 @@ def family(start: Started, mark: str, *, stays: bool) -> subprocess.Popen[bytes]
     ("command", "code"),
     [(["true"], 0), (["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -9 $$"], 137), (["sh", "-c", "kill -15 $$"], 143)],
 )
-def test_it_exits_as_the_command_does(start: Started, command: list[str], code: int) -> None:
+def test_guard_exits_with_the_code_of_the_command(start: Started, command: list[str], code: int) -> None:
     assert start(*command).wait(SECONDS) == code
 
 
 @pytest.mark.parametrize(("command", "code"), [("no such command", 127), (str(Path(__file__)), 126)])
-def test_it_says_in_one_line_that_a_command_cannot_be_started(start: Started, command: str, code: int) -> None:
+def test_guard_prints_one_line_if_the_command_cannot_be_started(start: Started, command: str, code: int) -> None:
     process = start(command)
     _, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == code
@@ -75,9 +75,9 @@ def test_it_says_in_one_line_that_a_command_cannot_be_started(start: Started, co
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, None])
-def test_a_signal_or_the_end_of_its_input_ends_all(start: Started, mark: str, number: signal.Signals | None) -> None:
+def test_signal_or_closed_stdin_ends_all_processes(start: Started, mark: str, number: signal.Signals | None) -> None:
     process = family(start, mark, stays=True)
-    # The guard has the mark too; and in the middle of its start, a process has no command line.
+    # The guard has the mark too. A starting process has no command line yet.
     assert eventually(lambda: len(find_processes(mark)) == 4)
     if number is None:
         process.communicate(timeout=SECONDS)  # which closes its input
@@ -87,12 +87,12 @@ def test_a_signal_or_the_end_of_its_input_ends_all(start: Started, mark: str, nu
     assert find_processes(mark) == []
 
 
-def test_what_the_command_leaves_behind_is_ended(start: Started, mark: str) -> None:
+def test_processes_left_by_the_command_are_ended(start: Started, mark: str) -> None:
     assert family(start, mark, stays=False).wait(SECONDS) == 0
     assert find_processes(mark) == []
 
 
-def test_what_does_not_listen_to_sigterm_is_killed(start: Started, mark: str) -> None:
+def test_process_that_ignores_sigterm_is_killed(start: Started, mark: str) -> None:
     deaf = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(1000)"
     )
@@ -105,7 +105,7 @@ def test_what_does_not_listen_to_sigterm_is_killed(start: Started, mark: str) ->
     assert find_processes(mark) == []
 
 
-def test_what_is_written_to_it_does_not_end_it(start: Started) -> None:
+def test_input_written_to_stdin_does_not_end_the_guard(start: Started) -> None:
     process = start(*python("-c", "import sys; print(repr(sys.stdin.read()), flush=True); sys.exit(3)"))
     assert process.stdin is not None
     process.stdin.write(b"not for the command")
@@ -114,7 +114,7 @@ def test_what_is_written_to_it_does_not_end_it(start: Started) -> None:
     assert process.wait(SECONDS) == 3
 
 
-# The parent starts a guard, and a process that holds the pipe to it as well, as multiprocessing does where it forks.
+# The parent starts a guard, and may fork a process that inherits the pipe to the guard, like multiprocessing.
 PARENT = """
 import os, subprocess, sys, time
 guard = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, start_new_session=True)
@@ -125,7 +125,7 @@ time.sleep(1000)
 
 
 @pytest.mark.parametrize("holds", ["alone", "fork"])
-def test_a_killed_parent_takes_all_along(mark: str, holds: str) -> None:
+def test_killed_parent_ends_the_guard_and_the_command(mark: str, holds: str) -> None:
     waits = "import time; print('up', flush=True); time.sleep(1000)"
     command = [*GUARD, *python("-c", waits, f"{mark}-engine", holds)]
     with spawn(python("-c", PARENT, *command), start_new_session=True) as parent:
@@ -134,21 +134,21 @@ def test_a_killed_parent_takes_all_along(mark: str, holds: str) -> None:
         assert eventually(lambda: len(find_processes(f"{mark}-engine")) == there)
         parent.kill()
         parent.wait()
-        # What was forked is none of the guard's; it holds the pipe all the while.
+        # The guard does not end the forked process, which keeps the pipe open.
         left = {"alone": 0, "fork": 1}[holds]
         assert eventually(lambda: len(find_processes(f"{mark}-engine")) == left)
         if holds == "fork":
             os.killpg(parent.pid, signal.SIGKILL)
 
 
-def test_members_knows_who_is_in_a_session(start: Started, mark: str) -> None:
+def test_members_lists_the_processes_of_a_session(start: Started, mark: str) -> None:
     process = family(start, mark, stays=True)
     assert eventually(lambda: len(find_processes(mark)) == 4)
     assert sorted([process.pid, *(each.pid for each in guard.members(process.pid))]) == sorted(find_processes(mark))
     assert guard.members(1 << 22) == []
 
 
-def test_processes_that_have_exited_are_in_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_leaves_out_exited_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     gone, other = psutil.Popen(["true"]), psutil.Process()
     gone.wait()
     monkeypatch.setattr(psutil, "process_iter", lambda: [gone, other])

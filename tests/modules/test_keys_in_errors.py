@@ -1,4 +1,4 @@
-"""A key is in no error: not in the locals of our frames, and not where a server quotes it in some form."""
+"""A key is in no error: not in the locals of the package's frames, and not in messages of a server that quote it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def module(client: str, url: str, **settings: Any) -> Any:
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and all that are behind it."""
+    """An error with all its causes and contexts."""
     left, seen = [error], set[int]()
     while left:
         each = left.pop()
@@ -64,7 +64,7 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def find_key(value: object, path: str, seen: set[int]) -> Iterator[str]:
-    """Where a raw key is within a value: in containers, in our own objects, in what they show."""
+    """The paths of a raw key in a value: in containers, in objects of the package, in their repr."""
     if id(value) in seen or isinstance(value, Secret):
         return
     seen.add(id(value))
@@ -84,7 +84,7 @@ def find_key(value: object, path: str, seen: set[int]) -> Iterator[str]:
 
 
 def find_in_frames(error: BaseException) -> list[str]:
-    """Where the locals of our frames hold the key."""
+    """The locals of the package's frames that contain the key."""
     found: list[str] = []
     for each in chain(error):
         at: TracebackType | None = each.__traceback__
@@ -98,7 +98,7 @@ def find_in_frames(error: BaseException) -> list[str]:
 
 @pytest.mark.parametrize("what", FAILURES)
 @pytest.mark.parametrize("client", CLIENTS)
-def test_no_frame_of_ours_holds_the_key(client: str, what: str) -> None:
+def test_traceback_frames_of_a_failed_call_hold_no_key(client: str, what: str) -> None:
     with Serving(server := Server(lambda *_: (FAILURES[what], lambda _: None))):
         late = {"timeout": 0.3} if what == "late" else {}
         asked = module(client, f"http://127.0.0.1:{server.server_port}", **late)
@@ -123,7 +123,7 @@ def test_no_frame_of_ours_holds_the_key(client: str, what: str) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("client", CLIENTS)
-def test_no_frame_holds_it_where_a_setting_is_wrong(client: str, settings: dict[str, Any]) -> None:
+def test_traceback_frames_of_an_invalid_setting_hold_no_key(client: str, settings: dict[str, Any]) -> None:
     with Serving(server := Server(lambda *_: (FAILURES["refused"], lambda _: None))):
         error = raised_error(lambda: module(client, f"http://127.0.0.1:{server.server_port}", **settings)("hi"))
         assert find_in_frames(error) == []
@@ -131,16 +131,14 @@ def test_no_frame_holds_it_where_a_setting_is_wrong(client: str, settings: dict[
 
 @pytest.mark.parametrize("key", [f"{KEY}\nx", "schlüssel", "sk-tab\there"])
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(client: str, key: str) -> None:
+def test_key_with_characters_invalid_in_a_header_is_rejected_and_not_shown(client: str, key: str) -> None:
     error = raised_error(lambda: module(client, "http://127.0.0.1:9", api_key=key)("hi"))
     assert "the API key contains characters that are invalid in a header" in str(error)
     assert key not in "".join(traceback.format_exception(error))
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_no_key_of_the_environment_goes_to_a_server_that_asks_for_none(
-    client: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_key_of_the_environment_is_not_sent_if_no_key_is_needed(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
     def note(path: str, headers: dict[str, str], body: bytes) -> tuple[Script, Callable[[bool], None]]:
@@ -160,32 +158,25 @@ def test_no_key_of_the_environment_goes_to_a_server_that_asks_for_none(
     assert KEY not in "".join(seen)
 
 
+@pytest.mark.parametrize("status", [401, 400])
 @pytest.mark.parametrize("form", ECHOES)
 @pytest.mark.parametrize("client", CLIENTS)
-def test_what_a_server_quotes_of_the_key_is_masked(client: str, form: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A server, or a proxy before it, may quote the key as it got it, or in a form of its own."""
+def test_key_in_server_errors_is_masked(client: str, form: str, status: int, caplog: pytest.LogCaptureFixture) -> None:
+    """A server, or a proxy before it, may quote the key as received or in another encoding."""
     message = f"the key {ECHOES[form]} is wrong"
-    body = (
-        b'{"error": {"message": %s, "type": "x"}, "message": %s, "code": "InvalidApiKey"}' % ((dumps(message),) * 2),
-    )
-    headers = {"x-echo": quote(KEY)}
-    for script in (
-        Script(401, "application/json", body, headers=headers),
-        Script(400, "text/plain", (message.encode(),)),
-    ):
-        records: list[Any] = []
-        with caplog.at_level("DEBUG"), Serving(server := Server(lambda *_: (script, lambda _: None))):  # noqa: B023 - served at once
-            asked = module(client, f"http://127.0.0.1:{server.server_port}", hooks=[records.append])
-            for way in ways(asked, "hi"):
-                error = raised_error(way)
-                # What clients write for whoever debugs them is theirs.
-                logged = [each.getMessage() for each in caplog.records if each.name.startswith("lazyprompt")]
-                shown = "".join((*traceback.format_exception(error), *logged))
-                shown += "".join(f"{each.error!r} {each.error}" for each in records)
-                assert ECHOES[form] not in shown.replace(quote(KEY), "")
-                assert "is wrong" in str(error) or "***" in str(error) or client in str(error)
-            asked.close()
-
-
-def dumps(text: str) -> bytes:
-    return json.dumps(text).encode()
+    body = json.dumps({"error": {"message": message, "type": "x"}, "message": message, "code": "InvalidApiKey"})
+    script = Script(401, "application/json", (body.encode(),), headers={"x-echo": quote(KEY)})
+    if status == 400:
+        script = Script(400, "text/plain", (message.encode(),))
+    records: list[Any] = []
+    with caplog.at_level("DEBUG"), Serving(server := Server(lambda *_: (script, lambda _: None))):
+        asked = module(client, f"http://127.0.0.1:{server.server_port}", hooks=[records.append])
+        for way in ways(asked, "hi"):
+            error = raised_error(way)
+            # Debug logs of the official clients are not the package's.
+            logged = [each.getMessage() for each in caplog.records if each.name.startswith("lazyprompt")]
+            shown = "".join((*traceback.format_exception(error), *logged))
+            shown += "".join(f"{each.error!r} {each.error}" for each in records)
+            assert ECHOES[form] not in shown.replace(quote(KEY), "")
+            assert "is wrong" in str(error) or "***" in str(error)
+        asked.close()

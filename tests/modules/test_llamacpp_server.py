@@ -1,4 +1,4 @@
-"""llama.cpp's server as we run it: what reaches the model, what comes back, and what is said of wrong use."""
+"""llama.cpp's server as lazyprompt runs it: options, responses, and errors of wrong use."""
 
 import sys
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ SERVER = python("-P", llamacpp_server.__file__)
 GREEDY: dict[str, Any] = {"model": "m", "max_tokens": 8, "temperature": 0}
 
 
-def test_options_become_fields_and_the_address_is_shown(
+def test_options_set_the_fields_of_common_params_and_the_address_is_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = tmp_path / "m.gguf"
@@ -46,8 +46,8 @@ def test_options_become_fields_and_the_address_is_shown(
     assert vars(made) == {**vars(made), **fields, "sampling": SimpleNamespace(seed=4)}
 
 
-class Asked:
-    """The engine, asked by the official client."""
+class EngineClient:
+    """The engine with OpenAI's official client."""
 
     def __init__(self, engine: EngineProcess) -> None:
         self.url = engine.url
@@ -65,31 +65,31 @@ class Asked:
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineClient]:
     with EngineProcess("llama.cpp", tiny_model(tmp_path_factory.mktemp("model")), options=QUICK) as process:
-        asked = Asked(process)
+        asked = EngineClient(process)
         with asked.client:
             yield asked
 
 
 @slow
-def test_special_tokens_are_in_the_text(engine: Asked) -> None:
+def test_response_text_includes_special_tokens(engine: EngineClient) -> None:
     start, end = (str(tokenizer().encode(token).ids[0]) for token in ("<|im_start|>", EOS))
     assert engine.text("x", logit_bias={start: 100}, max_tokens=2) == "<|im_start|>" * 2
-    # That which ends the answer as well, if it is not among the stop strings.
+    # The EOS token as well, unless it is a stop string.
     ended = engine.complete("x", logit_bias={end: 100})
     assert (ended.choices[0].text, ended.choices[0].finish_reason) == (EOS, "stop")
     assert engine.text("x", logit_bias={end: 100}, stop=[EOS]) == ""
 
 
 @slow
-def test_pages_from_elsewhere_read_nothing(engine: Asked) -> None:
+def test_server_sends_no_cors_header_and_has_no_web_ui_or_slots_page(engine: EngineClient) -> None:
     assert "access-control-allow-origin" not in engine.get("/health", Origin="http://elsewhere.example").headers
     assert [engine.get(path).status for path in ("/health", "/", "/slots")] == [200, 404, 501]
 
 
 def run_server(model: Path, *options: str) -> tuple[int | None, str, str]:
-    """The exit code of a server, None if it serves, its first line and what it says of errors."""
+    """The exit code of a server, None if it serves, its first line and its error output."""
     with spawn([*SERVER, "--model", str(model), "--port", "0", *options]) as process:
         line = next_line(process)
         served = "is served at http://127.0.0.1:" in line
@@ -108,12 +108,12 @@ def run_server(model: Path, *options: str) -> tuple[int | None, str, str]:
     ],
 )
 @slow
-def test_it_takes_the_fields_of_llamacpp(tmp_path: Path, options: list[str]) -> None:
+def test_server_accepts_options_named_like_llama_cpp_fields(tmp_path: Path, options: list[str]) -> None:
     assert run_server(tiny_model(tmp_path), *options)[0] is None
 
 
 @slow
-def test_it_takes_a_template(tmp_path: Path) -> None:
+def test_server_applies_a_chat_template_file(tmp_path: Path) -> None:
     template = tmp_path / "a template.jinja"
     template.write_text("{{ messages[0].content }}!", encoding="utf-8")
     options = {**QUICK, "chat_template": template}
@@ -123,7 +123,7 @@ def test_it_takes_a_template(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "error"),
     [
         (["--n-bach", "64"], "llama.cpp has no option n_bach (did you mean n_batch?)"),
         (["--sampling.temperature", "1"], "llama.cpp has no option sampling.temperature"),
@@ -142,26 +142,26 @@ def test_it_takes_a_template(tmp_path: Path) -> None:
     ],
 )
 @slow
-def test_a_wrong_option_is_told_in_one_line(
-    tmp_path: Path, options: list[str], says: str, capfd: pytest.CaptureFixture[str]
+def test_invalid_option_prints_one_line(
+    tmp_path: Path, options: list[str], error: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     code = llamacpp_server.main(["--model", str(tiny_model(tmp_path)), "--port", "0", *options])
     line, errors = capfd.readouterr()
     assert (code, line) == (1, "")
-    assert errors.startswith(f"llamacpp_server: {says}")
+    assert errors.startswith(f"llamacpp_server: {error}")
     assert errors.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "error"),
     [
         (b"<html>not found</html>", " is not a GGUF file: it begins with b'<htm' instead of b'GGUF'"),
         (b"", " is not a GGUF file: it begins with b'' instead of b'GGUF'"),
         (None, ": No such file or directory"),
     ],
 )
-def test_a_file_that_is_no_gguf_is_told_in_one_line(
-    tmp_path: Path, content: bytes | None, says: str, capfd: pytest.CaptureFixture[str]
+def test_invalid_gguf_file_prints_one_line(
+    tmp_path: Path, content: bytes | None, error: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     model = tmp_path / "model.gguf"
     if content is not None:
@@ -169,24 +169,23 @@ def test_a_file_that_is_no_gguf_is_told_in_one_line(
     code = llamacpp_server.main(["--model", str(model), "--port", "0"])
     line, errors = capfd.readouterr()
     assert (code, line) == (1, "")
-    assert says in errors
+    assert error in errors
     assert errors.count("\n") == 1
 
 
 @slow
-def test_without_xllamacpp_it_says_how_to_get_it(
+def test_missing_xllamacpp_prints_the_install_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     assert llamacpp_server.main(["--model", str(tiny_model(tmp_path)), "--port", "0"]) == 1
-    said_of_it = "llamacpp_server: the xllamacpp package is not installed; install it with: "
-    said_of_it += install_command("local")
-    assert capfd.readouterr().err == f"{said_of_it}\n"
+    advice = f"the xllamacpp package is not installed; install it with: {install_command('local')}"
+    assert capfd.readouterr().err == f"llamacpp_server: {advice}\n"
 
 
 @pytest.mark.parametrize("part", [0.001, 0.5])
 @slow
-def test_a_gguf_that_is_cut_off_does_not_crash(tmp_path: Path, part: float) -> None:
+def test_truncated_gguf_file_exits_without_a_traceback(tmp_path: Path, part: float) -> None:
     model = tiny_model(tmp_path)
     whole = model.read_bytes()
     model.write_bytes(whole[: int(len(whole) * part)])
@@ -198,14 +197,14 @@ def test_a_gguf_that_is_cut_off_does_not_crash(tmp_path: Path, part: float) -> N
 
 
 @slow
-def test_a_wrong_template_does_not_crash(tmp_path: Path) -> None:
+def test_invalid_chat_template_exits_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("{% if", encoding="utf-8")
     code, _, errors = run_server(tiny_model(tmp_path), "--chat-template", str(tmp_path / "t"))
     assert (code, "Unexpected EOF" in errors, "Traceback" in errors) == (1, True, False)
 
 
 @slow
-def test_ctrl_c_leaves_no_traceback(tmp_path: Path) -> None:
+def test_ctrl_c_prints_no_traceback(tmp_path: Path) -> None:
     with spawn([*SERVER, "--model", str(tiny_model(tmp_path)), "--port", "0"]) as process:
         assert "is served" in next_line(process)
         process.send_signal(2)

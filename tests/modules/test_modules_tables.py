@@ -1,4 +1,4 @@
-"""The tables of modules and clients are those in `tests/golden/facts`, so that a change is made on purpose."""
+"""The tables of modules and clients equal those in `tests/golden/facts`, so that no change is accidental."""
 
 import pytest
 
@@ -6,5 +6,5 @@ from support.facts import assert_current
 
 
 @pytest.mark.parametrize("folder", ["modules", "modules.clients"])
-def test_the_tables_are_the_recorded_ones(folder: str) -> None:
+def test_module_tables_match_the_golden_files(folder: str) -> None:
     assert_current(folder)

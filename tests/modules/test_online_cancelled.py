@@ -1,4 +1,4 @@
-"""Calls that are given up, and modules that are closed: connections go, nothing is left, and the next call works."""
+"""Cancelled calls and closed modules: connections are closed, and the next call works."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,7 @@ SOME = pytest.mark.parametrize("source", FEW)
 
 
 @SOME
-def test_cancelling_closes_the_connection(server: Counted, source: str) -> None:
+def test_cancelled_call_closes_its_connection(server: Counted, source: str) -> None:
     model = module(server, source)
     server.answer = Answer("one two three four five")
     server.faults = lambda seen: Slow(first=0.0, between=TIMEOUT) if seen.streamed else Slow(first=TIMEOUT)
@@ -27,7 +27,7 @@ def test_cancelling_closes_the_connection(server: Counted, source: str) -> None:
         async for _ in model.astream(ASKED):
             pass
 
-    async def given_up() -> None:
+    async def cancel_all() -> None:
         def arrived(number: int) -> bool:
             return until(lambda: len(server.seen) == number)
 
@@ -39,16 +39,16 @@ def test_cancelling_closes_the_connection(server: Counted, source: str) -> None:
                 await task
             await asyncio.to_thread(server.wait_for, number, TIMEOUT)
 
-    run_in_loop(model, given_up())
+    run_in_loop(model, cancel_all())
     assert [seen.client_left for seen in server.seen] == [True, True]
 
 
 @SOME
-def test_cancelled_between_two_attempts_it_is_not_tried_again(server: Counted, source: str) -> None:
+def test_call_cancelled_between_attempts_is_not_retried(server: Counted, source: str) -> None:
     model = module(server, source, retries=5)
     server.faults = lambda _: Status(429, retry_after=50)
 
-    async def given_up() -> None:
+    async def cancel_all() -> None:
         task = asyncio.ensure_future(model.acall(ASKED))
         assert await asyncio.to_thread(until, lambda: server.over() == 1)
         await asyncio.sleep(0.05)
@@ -56,13 +56,13 @@ def test_cancelled_between_two_attempts_it_is_not_tried_again(server: Counted, s
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    run_in_loop(model, given_up())
+    run_in_loop(model, cancel_all())
     assert len(server.seen) == 1
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="it counts files in /proc, which the Linux of CI has")
 @SOME
-def test_closing_leaves_no_socket(server: Counted, source: str) -> None:
+def test_closed_module_leaves_no_socket_open(server: Counted, source: str) -> None:
     before = opened_sockets()
     model = module(server, source)
 
@@ -85,8 +85,8 @@ def test_closing_leaves_no_socket(server: Counted, source: str) -> None:
 
 
 @SOME
-def test_closed_in_the_midst_of_calls_it_goes_on(server: Counted, source: str) -> None:
-    """Calls that are under way may fail, with an error of ours; the next ones get their answer."""
+def test_module_closed_during_calls_can_be_called_again(server: Counted, source: str) -> None:
+    """Running calls may fail with a ModuleError; later calls succeed."""
     model = module(server, source, timeout=1.0)
     server.faults = lambda _: Slow(first=0.1)
 
@@ -100,15 +100,15 @@ def test_closed_in_the_midst_of_calls_it_goes_on(server: Counted, source: str) -
         answers = pool.map(ask, range(16))
         for _ in range(5):
             model.close()
-        assert set(answers) <= {"pong", "connection", "cut", "timeout"}
+        assert {"pong"} <= set(answers) <= {"pong", "connection", "cut", "timeout"}
     assert model(ASKED) == "pong"
 
 
 @SOME
-def test_a_client_that_was_closed_under_a_call_is_a_lost_connection(
+def test_client_closed_before_the_request_is_sent_is_a_connection_error(
     server: Counted, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when another thread closes the module between the two steps of a call: to get the client, and to send."""
+    """Another thread may close the module after a call got its client, and before it sends the request."""
     taken = OfficialClient.client
 
     def closed(self: OfficialClient) -> Any:

@@ -1,4 +1,4 @@
-"""Many calls at once: no answer is lost or doubled, no loop stands still, and no more are under way than may be."""
+"""Many concurrent calls: each is answered once, the event loop is not blocked, and ``concurrency`` is kept."""
 
 import asyncio
 import gc
@@ -25,14 +25,14 @@ pytestmark = pytest.mark.slow
 SOME = pytest.mark.parametrize("source", FEW)
 CALLS = 1_000
 AT_ONCE = 500
-# Milliseconds, by how many calls may be under way; a busy machine with two cores keeps to it. On one that has nothing
-# else to do, it is 15 to 50, and 8 to 25.
+# The longest stall in milliseconds, by concurrency, on a busy machine with two cores. On an idle machine, a stall
+# takes 15 to 50, and 8 to 25.
 STALLS = {None: 500, 200: 250}
 FAULTS: tuple[Misbehaviour, ...] = (Status(429, retry_after=0.01), Status(500, retry_after=0.01), Drop())
 
 
 class Flaky:
-    """Answers with the mark of a request. Of five requests one fails at first, of 25 one again: by their marks."""
+    """Answers with the mark of a request. One of five requests fails once, one of 25 twice, by their marks."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -56,11 +56,11 @@ class Flaky:
 
 @contextmanager
 def flaky() -> Iterator[tuple[Flaky, list[OnlineChatModule | TrainableModule]]]:
-    """A server that fails at a fifth of what it is asked, and modules of four sources and two engines at it."""
+    """A server that fails a fifth of the requests, and modules of four sources and two engines that call it."""
     flaky = Flaky()
     with ModelServer(flaky.answer, judges=False) as server:
         server.faults = flaky.faults
-        # The markers of the local models have no signs that marks of a call begin with.
+        # These markers contain no "<", with which the marks of the calls begin.
         local: dict[str, Any] = {"url": server.url("completions"), "markers": "vicuna", "retries": 5}
         engines = (TrainableModule("m", engine=engine, **local).prompt(PROMPTER) for engine in ("vllm", "sglang"))
         online = (module(server, source, retries=5) for source in FEW)
@@ -72,7 +72,7 @@ def flaky() -> Iterator[tuple[Flaky, list[OnlineChatModule | TrainableModule]]]:
             each.close()
 
 
-def test_of_a_thousand_calls_in_threads_none_is_lost_or_doubled() -> None:
+def test_thousand_calls_in_threads_are_each_answered_once() -> None:
     with flaky() as (_, models):
 
         def ask(number: int) -> str:
@@ -85,7 +85,7 @@ def test_of_a_thousand_calls_in_threads_none_is_lost_or_doubled() -> None:
             assert list(pool.map(ask, range(CALLS))) == [f"<m-{number}>" for number in range(CALLS)]
 
 
-def test_of_a_thousand_calls_in_a_loop_none_is_lost_or_doubled() -> None:
+def test_thousand_calls_in_an_event_loop_are_each_answered_once() -> None:
     with flaky() as (_, models):
 
         async def ask(number: int) -> str:
@@ -122,8 +122,8 @@ with ModelServer(judges=False) as server:
 
 
 @contextmanager
-def served_elsewhere(source: str) -> Iterator[str]:
-    """The address of a slow server in a process of its own, whose threads take no time from ours."""
+def server_process(source: str) -> Iterator[str]:
+    """The address of a slow server in another process, whose threads do not slow down this one."""
     script = _SERVE.format(tests=str(TESTS), source=source)
     pipe = subprocess.PIPE
     started = subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, text=True)  # noqa: S603 - ours
@@ -135,14 +135,14 @@ def served_elsewhere(source: str) -> Iterator[str]:
 
 
 class Stall(NamedTuple):
-    """The longest time that a loop stood still, in milliseconds."""
+    """The longest time that an event loop was blocked, in milliseconds."""
 
-    busy: float  # what the loop itself worked in that time; it does not depend on what else the machine does
-    waited: float  # how much later than it wanted a task woke up that sleeps for a millisecond
+    busy: float  # the processor time of the loop; it does not depend on other processes
+    waited: float  # how much too late a task woke up that sleeps for a millisecond
 
 
 async def measure_stall(model: OnlineChatModule) -> Stall:
-    """How long the loop stands still while many calls are under way."""
+    """How long the event loop is blocked during many calls."""
     busy, waited = [0.0], [0.0]
 
     async def watch() -> None:
@@ -167,7 +167,7 @@ async def measure_stall(model: OnlineChatModule) -> Stall:
 
 @pytest.mark.timing
 @pytest.mark.parametrize(("source", "concurrency"), [("openai", None), ("anthropic", 200), ("gemini", None)])
-def test_five_hundred_calls_at_once_do_not_hold_up_their_loop(source: str, concurrency: int | None) -> None:
+def test_five_hundred_concurrent_calls_do_not_block_the_event_loop(source: str, concurrency: int | None) -> None:
     options: dict[str, Any] = {}
     if source == "gemini":
         # As many as the other clients keep. Of a thousand that are kept, httpcore compares each with each, whenever an
@@ -176,7 +176,7 @@ def test_five_hundred_calls_at_once_do_not_hold_up_their_loop(source: str, concu
 
         limits = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
         options = {"http_options": {"async_client_args": {"limits": limits}}}
-    with served_elsewhere(source) as url:
+    with server_process(source) as url:
         stalls: list[Stall] = []
         while not stalls or (min(stalls).busy > STALLS[concurrency] and len(stalls) < 3):
             settings: dict[str, Any] = {"timeout": TIMEOUT, "retries": 0, "options": options}
@@ -188,8 +188,8 @@ def test_five_hundred_calls_at_once_do_not_hold_up_their_loop(source: str, concu
 
 @pytest.mark.timing
 @pytest.mark.parametrize("source", ["anthropic", "gemini"])
-def test_loading_a_client_does_not_hold_up_the_loop(source: str) -> None:
-    """In a process that has not loaded it yet: that takes a second and more."""
+def test_importing_a_client_does_not_block_the_event_loop(source: str) -> None:
+    """In a process that has not imported the client yet, which takes a second and more."""
     script = f"""
 import asyncio, time
 from lazyprompt import ModuleError, OnlineChatModule
@@ -217,11 +217,11 @@ asyncio.run(main())
     assert float(done.stdout) < 0.7
 
 
-# So many at once, and no more.
+# The limit of concurrent calls.
 
 
 @SOME
-def test_no_more_than_so_many_are_under_way_in_threads(server: Counted, source: str) -> None:
+def test_concurrency_limits_the_calls_in_threads(server: Counted, source: str) -> None:
     model = module(server, source, concurrency=3)
     model(ASKED)
     highest = count_waiting(server)
@@ -236,7 +236,7 @@ def test_no_more_than_so_many_are_under_way_in_threads(server: Counted, source: 
 
 
 @SOME
-def test_no_more_than_so_many_are_under_way_in_a_loop(server: Counted, source: str) -> None:
+def test_concurrency_limits_the_calls_in_an_event_loop(server: Counted, source: str) -> None:
     model = module(server, source, concurrency=3)
 
     async def ask(number: int) -> str:
@@ -256,7 +256,7 @@ def test_no_more_than_so_many_are_under_way_in_a_loop(server: Counted, source: s
 
 
 @SOME
-def test_loops_in_threads_share_a_module_and_leave_nothing(server: Counted, source: str) -> None:
+def test_event_loops_in_threads_share_a_module_and_are_released(server: Counted, source: str) -> None:
     model = module(server, source, concurrency=2)
     server.answer = echo_marks
     loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
@@ -275,7 +275,7 @@ def test_loops_in_threads_share_a_module_and_leave_nothing(server: Counted, sour
 
 
 def count_waiting(server: Counted) -> Any:
-    """Counts how many requests wait for their answer at the server at once; each takes a while.
+    """Counts how many requests the server handles at once; each takes a while.
 
     The end of an answer is no measure: its client may send the next request before the server has noted it.
     """
@@ -296,7 +296,7 @@ def count_waiting(server: Counted) -> Any:
 
 
 @SOME
-def test_failures_and_what_is_given_up_leave_their_places(server: Counted, source: str) -> None:
+def test_failed_and_cancelled_calls_release_their_concurrency_slots(server: Counted, source: str) -> None:
     model = module(server, source, concurrency=1)
     server.faults = lambda _: Status(400)
     for _ in range(3):
@@ -310,7 +310,7 @@ def test_failures_and_what_is_given_up_leave_their_places(server: Counted, sourc
     stream.close()
     assert model(ASKED) == "pong"
 
-    async def given_up() -> str:
+    async def cancel_all() -> str:
         server.faults = [Slow(first=TIMEOUT)]
         task = asyncio.ensure_future(model.acall(ASKED))
         seen = len(server.seen)
@@ -326,5 +326,5 @@ def test_failures_and_what_is_given_up_leave_their_places(server: Counted, sourc
         await astream.aclose()
         return str(await model.acall(ASKED))
 
-    assert run_in_loop(model, given_up()) == "pong"
+    assert run_in_loop(model, cancel_all()) == "pong"
     model.close()

@@ -1,4 +1,4 @@
-"""The settings of online modules: parameters, lengths, copies and pickles, clients made late and once."""
+"""The settings of online modules: parameters, context window, copies, pickles and lazy clients."""
 
 import copy
 import pickle
@@ -26,7 +26,7 @@ SOME = pytest.mark.parametrize("source", FEW)
 
 
 @ALL
-def test_common_parameters_get_the_names_of_the_source(server: ModelServer, source: str) -> None:
+def test_common_parameters_are_renamed_for_each_source(server: ModelServer, source: str) -> None:
     model = module(server, source, **common_for(source))
     model(ASKED)
     found = settings_in(source, server.seen[0])
@@ -36,7 +36,7 @@ def test_common_parameters_get_the_names_of_the_source(server: ModelServer, sour
 
 
 @pytest.mark.parametrize("source", [name for name in NAMES if OTHERS.get(name, {}).get("stop", "stop")])
-def test_parameters_of_a_call_go_before_those_of_the_module(server: ModelServer, source: str) -> None:
+def test_call_parameters_override_module_parameters(server: ModelServer, source: str) -> None:
     model = module(server, source, max_tokens=100, stop="A")
     stops: tuple[Any, ...] = (["B", "C"], "D", None, [])
     for params in ({}, {"max_tokens": 7}, *({"stop": each} for each in stops)):
@@ -48,7 +48,7 @@ def test_parameters_of_a_call_go_before_those_of_the_module(server: ModelServer,
 
 
 @ALL
-def test_none_takes_a_parameter_away(server: ModelServer, source: str) -> None:
+def test_call_parameter_none_removes_the_module_parameter(server: ModelServer, source: str) -> None:
     model = module(server, source, **common_for(source))
     model(ASKED, **dict.fromkeys(common_for("openai")))  # whose client takes them all
     left = settings_in(source, server.seen[0])
@@ -57,7 +57,7 @@ def test_none_takes_a_parameter_away(server: ModelServer, source: str) -> None:
 
 
 @SOME
-def test_parameters_put_nothing_in_the_place_of_the_prompt(server: ModelServer, source: str) -> None:
+def test_parameters_cannot_replace_parts_of_the_payload(server: ModelServer, source: str) -> None:
     model = module(server, source)
     for name in (*model.payload(ASKED), "stream"):
         for way in ways(model, ASKED, **{name: True}) if name != "max_tokens" else ():
@@ -68,13 +68,13 @@ def test_parameters_put_nothing_in_the_place_of_the_prompt(server: ModelServer, 
 
 @SOME
 @pytest.mark.parametrize("wrong", [5, [1], {"a": 1}, b"x"])
-def test_a_stop_that_is_no_text_is_refused(server: ModelServer, source: str, wrong: Any) -> None:
+def test_stop_that_is_not_text_is_rejected(server: ModelServer, source: str, wrong: Any) -> None:
     with pytest.raises(ModuleError, match="stop must be a string or a list of strings"):
         module(server, source)(ASKED, stop=wrong)
 
 
 @SOME
-def test_the_sources_own_parameters_go_through(server: ModelServer, source: str) -> None:
+def test_provider_specific_parameters_are_sent(server: ModelServer, source: str) -> None:
     own: dict[str, dict[str, Any]] = {
         "openai": {"logit_bias": {"5": 1}, "extra_body": {"own": 1}, "extra_headers": {"x-own": "1"}},
         "anthropic": {"metadata": {"user_id": "u"}, "extra_headers": {"x-own": "1"}},
@@ -93,11 +93,11 @@ def test_the_sources_own_parameters_go_through(server: ModelServer, source: str)
     assert source == "ollama" or seen.headers["x-own"] == "1"
 
 
-# Length.
+# Context window.
 
 
 @ALL
-def test_a_prompt_that_is_too_long_is_not_sent(server: ModelServer, source: str) -> None:
+def test_prompt_longer_than_the_context_window_is_not_sent(server: ModelServer, source: str) -> None:
     model = module(server, source, counter=CharTokenCounter(), context=300)
     assert model(ASKED) == "pong"
     asked = {"language": "Dutch", "input": "x" * 400}
@@ -117,7 +117,7 @@ def test_a_prompt_that_is_too_long_is_not_sent(server: ModelServer, source: str)
 
 
 @SOME
-def test_copies_are_modules_of_their_own(server: ModelServer, source: str) -> None:
+def test_copied_module_has_an_independent_prompter(server: ModelServer, source: str) -> None:
     model = module(server, source, max_tokens=5)
     model(ASKED)
     for copied in (copy.copy(model), copy.deepcopy(model)):
@@ -130,7 +130,7 @@ def test_copies_are_modules_of_their_own(server: ModelServer, source: str) -> No
     assert ["Other words." in to_json(seen.payload) for seen in server.seen] == [False, True, True, False]
 
 
-def test_a_pickle_holds_no_key(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pickled_module_holds_no_key(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TypeError, match="a secret can.t be pickled"):
         pickle.dumps(module(server, "openai"))
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
@@ -151,7 +151,7 @@ def test_a_pickle_holds_no_key(server: ModelServer, monkeypatch: pytest.MonkeyPa
 
 
 @ALL
-def test_a_payload_needs_no_key(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_payload_works_without_a_key(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in SOURCES[source].keys:
         monkeypatch.delenv(name, raising=False)
     base_url = None if SOURCES[source].base_url != "" else "http://127.0.0.1:9"
@@ -164,7 +164,7 @@ def test_a_payload_needs_no_key(source: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @ALL
-def test_a_shared_module_has_its_own_prompter_on_the_same_client(server: ModelServer, source: str) -> None:
+def test_shared_module_has_its_own_prompter_and_the_same_client(server: ModelServer, source: str) -> None:
     model = module(server, source)
     first = model.share("Answer in French.", history=[("Hello", "Bonjour")])
     second = first.share("Answer in Greek.")
@@ -180,14 +180,14 @@ def test_a_shared_module_has_its_own_prompter_on_the_same_client(server: ModelSe
 
 
 @ALL
-def test_a_reply_has_the_reports_of_its_prompt(server: ModelServer, source: str) -> None:
+def test_reply_has_the_trim_and_format_reports_of_its_payload(server: ModelServer, source: str) -> None:
     long = [("A question that is long enough to be dropped. " * 9, "An answer.")]
     budgeted = module(server, source, budget=Budget(250, CharTokenCounter())).prompt("Be brief.")
     reply = budgeted("Short?", long)
     assert reply.trim is not None
     assert reply.trim.dropped == (0, 1)
     assert "long enough" not in to_json(server.seen[0].payload)
-    # What would be sent was without its report while modules rendered their prompts themselves.
+    # The payload had no trim report.
     shown = budgeted.payload("Short?", long).trim
     assert shown is not None
     assert shown.dropped == (0, 1)
@@ -199,13 +199,13 @@ def test_a_reply_has_the_reports_of_its_prompt(server: ModelServer, source: str)
     assert stream.reply.report == asked.payload("Short?", [("Hello", "Hi"), Msg("a", "Hello?", "user"), thought]).report
 
 
-# Made lazily, and once.
+# Lazy clients.
 
 
 @pytest.mark.slow
 @SOME
-def test_nothing_is_made_before_it_is_needed(source: str) -> None:
-    """No client is loaded, and no connection made, by making a module and attaching a prompter."""
+def test_client_package_is_not_imported_before_the_first_call(source: str) -> None:
+    """Making a module and attaching a prompter imports no client and opens no connection."""
     script = (
         f"import sys; from lazyprompt import OnlineChatModule; m = OnlineChatModule({source!r}, model='m', "
         "api_key='k.k').prompt('x'); repr(m); "
@@ -216,7 +216,7 @@ def test_nothing_is_made_before_it_is_needed(source: str) -> None:
 
 
 @SOME
-def test_threads_that_race_make_one_client(server: ModelServer, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_racing_first_calls_share_one_client(server: ModelServer, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[OfficialClient] = []
     model = module(server, source)
     make = Source.client
@@ -247,12 +247,12 @@ def test_threads_that_race_make_one_client(server: ModelServer, source: str, mon
         ("anthropic", "anthropic", "anthropic"),
         ("gemini", "google.genai", "google-genai"),
         ("ollama", "ollama", "ollama"),
-        # Their clients do not retry by themselves.
+        # These clients do not retry by themselves.
         ("ollama", "tenacity", "ollama"),
         ("gemini", "tenacity", "google-genai"),
     ],
 )
-def test_a_client_that_is_missing_is_named(
+def test_missing_client_package_is_an_error_that_names_the_extra(
     server: ModelServer, source: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
@@ -266,7 +266,7 @@ def test_a_client_that_is_missing_is_named(
         assert re.search(rf"pip install .+\[{extra}\]", str(error))
 
 
-# What is wrong from the beginning.
+# Invalid settings.
 
 
 @pytest.mark.parametrize(
@@ -279,13 +279,13 @@ def test_a_client_that_is_missing_is_named(
         ({"options": {"api_key": KEY}}, "pass the key as api_key="),
     ],
 )
-def test_wrong_settings_are_refused_at_once(settings: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_rejected_by_the_constructor(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ModuleError, match=words) as caught:
         OnlineChatModule("openai", **{"api_key": KEY, **settings})
     assert KEY not in str(caught.value)
 
 
-def test_a_repr_shows_no_key() -> None:
+def test_repr_of_a_module_shows_no_key() -> None:
     model = OnlineChatModule("openai", api_key=KEY)
     assert repr(model) == "OnlineChatModule('openai', model='gpt-5-mini')"
     assert KEY not in repr(vars(model))

@@ -1,4 +1,4 @@
-"""An unknown parameter is told with the nearest name before anything is sent, whatever the client."""
+"""Unknown parameters are rejected before anything is sent, with a suggestion, by every client."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ from lazyprompt.modules.clients._base import check_parameters
 from lazyprompt.modules.engines import ENGINES
 from lazyprompt.modules.sources import SOURCES
 
-# Nothing listens there: a request would end in an error of the connection, which is of another kind.
+# Nothing listens there: a request would fail with the kind "connection".
 NOWHERE = "http://127.0.0.1:9"
 
 
@@ -29,7 +29,7 @@ def module(source: str, **params: Any) -> OnlineChatModule:
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(("given", "meant"), [("temprature", "temperature"), ("max_token", "max_tokens")])
-def test_a_misspelt_parameter_is_told_with_the_nearest_name(source: str, given: str, meant: str) -> None:
+def test_misspelt_parameter_of_a_source_is_rejected_with_a_suggestion(source: str, given: str, meant: str) -> None:
     misspelt: dict[str, Any] = {given: 1}
     for asked, params in ((module(source), misspelt), (module(source, **misspelt), {})):
         with pytest.raises(ModuleError, match=given) as caught:
@@ -39,15 +39,15 @@ def test_a_misspelt_parameter_is_told_with_the_nearest_name(source: str, given: 
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_so_it_is_with_every_engine(engine: str) -> None:
+def test_misspelt_parameter_of_an_engine_is_rejected_with_a_suggestion(engine: str) -> None:
     asked = TrainableModule("Qwen2.5-7B-Instruct", engine=engine, url=NOWHERE, retries=0)
     with pytest.raises(ModuleError, match="does not accept 'temprature' .did you mean 'temperature'") as caught:
         asked("Hi", temprature=1)
     assert caught.value.kind == ""
 
 
-class Called:
-    """Methods as those of official clients."""
+class ClientMethods:
+    """Methods like those of official clients."""
 
     def closed(self, top_k: int) -> None: ...
 
@@ -55,19 +55,19 @@ class Called:
 
 
 @pytest.mark.parametrize(
-    ("method", "name", "said"),
+    ("method", "name", "words"),
     [
-        (Called.closed, "top_k", ""),
-        (Called.closed, "temprature", " (did you mean 'temperature'?)"),
-        (Called.closed, "tp_k", " (did you mean 'top_k'?)"),
-        *((Called.closed, each, "?") for each in ("self", "seed", "nothing")),
-        *((Called.open, each, "") for each in ("top_k", "tp_n", "seed", "nothing", "top_n")),
-        (Called.open, "temprature", " (did you mean 'temperature'?)"),
+        (ClientMethods.closed, "top_k", ""),
+        (ClientMethods.closed, "temprature", " (did you mean 'temperature'?)"),
+        (ClientMethods.closed, "tp_k", " (did you mean 'top_k'?)"),
+        *((ClientMethods.closed, each, "?") for each in ("self", "seed", "nothing")),
+        *((ClientMethods.open, each, "") for each in ("top_k", "tp_n", "seed", "nothing", "top_n")),
+        (ClientMethods.open, "temprature", " (did you mean 'temperature'?)"),
     ],
 )
-def test_a_parameter_that_no_method_takes_is_refused(method: Any, name: str, said: str) -> None:
-    told = re.escape(f"ask does not accept {name!r}{said.strip('?')}; remove it, or write {name}")
-    with pytest.raises(ModuleError, match=f"^{told}$") if said else nullcontext():
+def test_parameter_unknown_to_the_client_method_is_rejected(method: Any, name: str, words: str) -> None:
+    error = re.escape(f"ask does not accept {name!r}{words.strip('?')}; remove it, or write {name}")
+    with pytest.raises(ModuleError, match=f"^{error}$") if words else nullcontext():
         check_parameters(["top_k", name], method, "ask", ", or write {name}")
 
 
@@ -86,10 +86,10 @@ OWN = Profile(name="acme", form=ChatForm(), source="https://acme.example")
         ({"extra_body": {"a": [b"x"]}}, "bytes", "pass JSON values"),
     ],
 )
-def test_a_value_that_cannot_be_sent_is_refused_where_it_is_written(
+def test_parameter_value_that_cannot_be_sent_is_rejected_by_constructor_and_call(
     params: dict[str, Any], kind: str, advice: str
 ) -> None:
-    said = f"the call parameter {next(iter(params))!r} contains a {kind}, which can't be sent; {advice}"
+    words = f"the call parameter {next(iter(params))!r} contains a {kind}, which can't be sent; {advice}"
     for call in (
         lambda: module("openai", **params),
         lambda: module("openai").payload("Hi", **params),
@@ -99,14 +99,14 @@ def test_a_value_that_cannot_be_sent_is_refused_where_it_is_written(
     ):
         with pytest.raises(ModuleError) as caught:
             call()
-        assert str(caught.value).startswith(said)
+        assert str(caught.value).startswith(words)
 
 
 class Wanted(BaseModel):
     name: str
 
 
-def test_objects_of_the_clients_are_sent() -> None:
+def test_parameter_values_may_be_objects_of_the_official_clients() -> None:
     thinking = types.ThinkingConfig(thinking_budget=0)
     assert module("gemini", thinking_config=thinking).payload("Hi")["thinking_config"] is thinking
     assert module("gemini").payload("Hi", response_schema=Wanted)["response_schema"] is Wanted
@@ -115,7 +115,7 @@ def test_objects_of_the_clients_are_sent() -> None:
     assert module("openai").payload("Hi", top_p=openai.NOT_GIVEN)["top_p"] is openai.NOT_GIVEN
 
 
-def test_the_form_of_an_answer_belongs_to_a_call() -> None:
+def test_response_format_is_rejected_by_the_constructor() -> None:
     with pytest.raises(ModuleError, match="^response_format= is an argument of each call, not of the module: module"):
         module("openai", response_format=Wanted)
 
@@ -133,8 +133,8 @@ def test_the_form_of_an_answer_belongs_to_a_call() -> None:
         ),
     ],
 )
-def test_lazyllm_s_names_are_told_with_ours(given: dict[str, Any], words: str) -> None:
-    # They were refused with a hint about extra_body, and those of the module only by its first call.
+def test_lazyllm_parameter_name_is_rejected_with_the_lazyprompt_name(given: dict[str, Any], words: str) -> None:
+    # The error named only extra_body, and the constructor accepted the names.
     for call in (
         lambda: module("openai", **given),
         lambda: module("openai")("Hi", **given),
@@ -156,14 +156,14 @@ def test_lazyllm_s_names_are_told_with_ours(given: dict[str, Any], words: str) -
         ("gemini", {"top_k": 40}),
     ],
 )
-def test_parameters_of_the_clients_own_are_taken(source: str, params: dict[str, Any]) -> None:
+def test_provider_specific_parameters_are_in_the_payload(source: str, params: dict[str, Any]) -> None:
     payload = module(source).payload("Hi", **params)
     assert {name: payload[name] for name in params} == params
 
 
 @pytest.mark.parametrize("source", ["deepseek", Source("acme", OWN, "m", base_url=NOWHERE)])
-def test_a_loss_is_an_error_before_anything_is_sent(source: str | Source) -> None:
-    """``strict`` was passed on to the client, which refused it."""
+def test_strict_module_rejects_a_lossy_payload_before_anything_is_sent(source: str | Source) -> None:
+    """``strict`` was passed to the client as a call parameter, and the call failed."""
     past = [Msg("user", [ImageBlock(URLSource("https://images.example/a.png"))], "user")]
     strict, lax = (
         OnlineChatModule(source, api_key="k", base_url=NOWHERE, retries=0, strict=each) for each in (True, False)

@@ -1,4 +1,4 @@
-"""Engines as processes: they start, tell why they do not, and leave nothing behind, whatever happens to whom."""
+"""Engines as processes: they start, explain failures, and leave no process or file behind."""
 
 import gc
 import os
@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from io import StringIO
 from pathlib import Path
@@ -21,7 +21,7 @@ import pytest
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import EngineError, MissingExtraError
 from lazyprompt.modules import process as engines
-from lazyprompt.modules.engines import ENGINES, Engine
+from lazyprompt.modules.engines import ENGINES
 from lazyprompt.modules.process import EngineProcess, advice, how, tail
 from support.engines import (
     QUICK,
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.slow  # engines
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary logs go."""
+    """The folder of temporary logs."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
@@ -61,7 +61,7 @@ def port_of(engine: EngineProcess) -> int:
 
 
 def server_of(model: Path) -> int:
-    """The process that serves a model: the one that its guard has started."""
+    """The process that serves a model, started by its guard."""
     return max(find_processes(model))
 
 
@@ -71,7 +71,7 @@ def answer(engine: EngineProcess) -> str:
 
 
 class Healthy(BaseHTTPRequestHandler):
-    """Something else that says it is ready."""
+    """Another server whose health check succeeds."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -82,7 +82,7 @@ class Healthy(BaseHTTPRequestHandler):
         """Nothing on stderr."""
 
 
-def test_it_starts_answers_and_stops(model: Path, temporary: Path) -> None:
+def test_engine_starts_responds_and_stops(model: Path, temporary: Path) -> None:
     engine = llama(model)
     assert engine.status() == "stopped"
     assert engine.start() is engine
@@ -99,7 +99,7 @@ def test_it_starts_answers_and_stops(model: Path, temporary: Path) -> None:
     assert engine.status() == "stopped"
 
 
-def test_an_exception_stops_it(model: Path) -> None:
+def test_exception_in_the_with_block_stops_the_engine(model: Path) -> None:
     seen = []
 
     def use(engine: EngineProcess) -> None:
@@ -113,7 +113,7 @@ def test_an_exception_stops_it(model: Path) -> None:
     assert (seen, engine.status(), find_processes(model)) == (["running"], "stopped", [])
 
 
-def test_it_stops_when_nothing_refers_to_it(model: Path, temporary: Path) -> None:
+def test_garbage_collected_engine_is_stopped(model: Path, temporary: Path) -> None:
     engine = llama(model).start()
     assert find_processes(model)
     del engine
@@ -122,17 +122,17 @@ def test_it_stops_when_nothing_refers_to_it(model: Path, temporary: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["url", "log"])
-def test_what_does_not_run_has_no_address(name: str) -> None:
+def test_url_and_log_of_a_stopped_engine_raise_an_error(name: str) -> None:
     with pytest.raises(EngineError, match=r"llama.cpp is not running; call start\(\) first"):
         getattr(EngineProcess("llama.cpp", "m.gguf"), name)
 
 
-def test_its_repr_says_what_it_does() -> None:
+def test_repr_shows_engine_model_and_status() -> None:
     engine = EngineProcess("llama-cpp", "~/m.gguf", options={"api_keys": Secret("sk-1")})
     assert repr(engine) == f"EngineProcess('llama.cpp', '{Path.home()}/m.gguf', status='stopped')"
 
 
-def test_a_given_log_is_kept(model: Path, tmp_path: Path) -> None:
+def test_log_file_of_the_caller_is_appended_to_and_kept(model: Path, tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
     log.write_text("before\n")
     engine = EngineProcess("llama.cpp", model, options=QUICK, log=log)
@@ -145,15 +145,15 @@ def test_a_given_log_is_kept(model: Path, tmp_path: Path) -> None:
     engine = EngineProcess("llama.cpp", tmp_path / "none.gguf", log=log)
     with pytest.raises(EngineError) as caught:
         engine.start()
-    assert "before" not in str(caught.value)  # its own lines alone
+    assert "before" not in str(caught.value)  # only the lines of this engine
 
 
-def test_a_log_that_cannot_be_written_is_told(model: Path) -> None:
+def test_log_file_that_cannot_be_written_is_an_error(model: Path) -> None:
     with pytest.raises(EngineError, match="cannot write the log file /no/such/folder/log: No such file or directory"):
         EngineProcess("llama.cpp", model, log="/no/such/folder/log").start()
 
 
-def test_a_given_port_is_used(model: Path) -> None:
+def test_port_of_the_caller_is_used_and_a_port_in_use_is_an_error(model: Path) -> None:
     with socket.socket() as at:
         at.bind(("127.0.0.1", 0))
         port = at.getsockname()[1]
@@ -167,18 +167,18 @@ def test_a_given_port_is_used(model: Path) -> None:
 
 
 @pytest.mark.parametrize("port", [0, -1, 65536])
-def test_a_port_that_is_none_is_refused(port: int) -> None:
+def test_invalid_port_is_rejected(port: int) -> None:
     with pytest.raises(EngineError, match=f"port must be a number from 1 to 65535, not {port}"):
         EngineProcess("llama.cpp", "m.gguf", port=port)
 
 
-def test_a_port_that_is_taken_meanwhile_is_replaced(
+def test_another_port_is_used_if_the_free_port_is_taken_before_the_start(
     model: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Serving(server := HTTPServer(("127.0.0.1", 0), Healthy)):
         taken = server.server_port
         ports, looks = iter([taken]), iter([True])
-        free_port = engines._free_port  # noqa: SLF001 - that which says too early that it is free
+        free_port = engines._free_port  # noqa: SLF001 - it reports a port as free too early
         monkeypatch.setattr(engines, "_free_port", lambda: next(ports, None) or free_port())
         monkeypatch.setattr(engines, "_is_free", lambda port: next(looks, None) or is_free(port))
         with llama(model) as engine:
@@ -187,7 +187,7 @@ def test_a_port_that_is_taken_meanwhile_is_replaced(
         assert list(temporary.iterdir()) == []
 
 
-def test_another_that_is_healthy_there_does_not_count(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_of_another_process_on_the_port_is_ignored(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Serving(server := HTTPServer(("127.0.0.1", 0), Healthy)):
         monkeypatch.setattr(engines, "_is_free", lambda _: True)
         engine = EngineProcess(script_engine("raise SystemExit('no')"), model, port=server.server_port)
@@ -195,7 +195,7 @@ def test_another_that_is_healthy_there_does_not_count(model: Path, monkeypatch: 
             engine.start()
 
 
-def test_an_engine_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_that_is_not_installed_is_an_error_with_install_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(EngineError, match="vllm is not installed: no program vllm; pip install vllm"):
         EngineProcess("vllm", "m").start()
@@ -205,20 +205,20 @@ def test_an_engine_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("name", ["sglang", "ollama", "other"])
-def test_other_engines_are_started_by_hand(name: str) -> None:
+def test_engine_without_a_start_command_is_rejected(name: str) -> None:
     with pytest.raises(EngineError, match=f"can start llama.cpp and vLLM, not {name}; start it manually"):
         EngineProcess(name, "m")
 
 
-def test_without_psutil_the_extra_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gc.collect()  # which ends what earlier tests dropped, with the guard
+def test_missing_psutil_is_an_error_that_names_the_extra(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.collect()  # stops engines that earlier tests dropped
     monkeypatch.delitem(sys.modules, "lazyprompt.modules.guard", raising=False)
     monkeypatch.setitem(sys.modules, "psutil", None)
     with pytest.raises(MissingExtraError, match=r"the psutil package .*pip install .+\[local\]"):
         llama(model).start()
 
 
-def test_a_file_that_is_no_gguf_is_told(tmp_path: Path, temporary: Path) -> None:
+def test_invalid_gguf_file_is_an_error_with_advice_command_and_log(tmp_path: Path, temporary: Path) -> None:
     bad = tmp_path / "bad.gguf"
     bad.write_text("<html>")
     engine = llama(bad, seed=3)
@@ -240,18 +240,18 @@ def test_a_file_that_is_no_gguf_is_told(tmp_path: Path, temporary: Path) -> None
 
 
 @pytest.mark.parametrize("options", [{"n_bach": 3}, {"n_batch": "many"}])
-def test_a_wrong_option_is_told(model: Path, options: dict[str, object]) -> None:
+def test_option_rejected_by_the_engine_is_an_error(model: Path, options: dict[str, object]) -> None:
     with pytest.raises(EngineError, match="the engine does not support an option or its value"):
         llama(model, **options).start()
 
 
-def test_an_option_that_no_command_line_has_is_told(model: Path, temporary: Path) -> None:
+def test_option_that_lazyprompt_sets_is_rejected(model: Path, temporary: Path) -> None:
     with pytest.raises(EngineError, match="lazyprompt already sets the option port of llama.cpp"):
         llama(model, port=3).start()
     assert list(temporary.iterdir()) == []
 
 
-def test_an_engine_that_dies_at_start_is_told(model: Path) -> None:
+def test_error_of_an_engine_that_exits_at_start_has_the_last_log_lines(model: Path) -> None:
     dies = script_engine(
         "import sys\nfor line in range(100): print('line', line)\nprint('part 1', end='\\rpart 2\\n\\n'); sys.exit(3)"
     )
@@ -262,12 +262,12 @@ def test_an_engine_that_dies_at_start_is_told(model: Path) -> None:
     assert lines == [*(f"    line {number}" for number in range(86, 100)), "    part 2"]
 
 
-@pytest.mark.parametrize(("said", "shown"), [("pass", "(empty)"), ("print('loading')", "loading")])
-def test_an_engine_that_is_killed_at_start_is_told_with_all_that_it_said(
-    model: Path, monkeypatch: pytest.MonkeyPatch, said: str, shown: str
+@pytest.mark.parametrize(("code", "shown"), [("pass", "(empty)"), ("print('loading')", "loading")])
+def test_error_of_an_engine_killed_at_start_has_its_whole_output(
+    model: Path, monkeypatch: pytest.MonkeyPatch, code: str, shown: str
 ) -> None:
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
-    killed = script_engine(f"import os\n{said}\nos.kill(os.getpid(), 9)")
+    killed = script_engine(f"import os\n{code}\nos.kill(os.getpid(), 9)")
     with pytest.raises(
         EngineError, match="was terminated by SIGKILL: the system may have run out of memory and killed the engine"
     ) as e:
@@ -275,7 +275,7 @@ def test_an_engine_that_is_killed_at_start_is_told_with_all_that_it_said(
     assert str(e.value).endswith(f"\n    {shown}")
 
 
-def test_an_engine_that_is_not_ready_in_time_is_ended(model: Path, temporary: Path) -> None:
+def test_engine_that_is_not_ready_within_the_timeout_is_ended(model: Path, temporary: Path) -> None:
     engine = EngineProcess(script_engine(SILENT), model, timeout=0.5)
     with pytest.raises(EngineError, match=r"was not ready within timeout=0.5 seconds") as caught:
         engine.start()
@@ -285,7 +285,7 @@ def test_an_engine_that_is_not_ready_in_time_is_ended(model: Path, temporary: Pa
     assert str(next(temporary.iterdir())) in str(caught.value)
 
 
-def test_an_engine_that_says_it_is_busy_is_not_ready(model: Path) -> None:
+def test_engine_is_not_ready_while_its_health_status_is_503(model: Path) -> None:
     busy = script_engine(
         """
 import sys, time
@@ -304,7 +304,7 @@ HTTPServer((sys.argv[2], int(sys.argv[3])), Loading).serve_forever()
         assert engine.log.read_text().count("GET /health") == 4
 
 
-def test_a_secret_shows_nowhere(model: Path) -> None:
+def test_secret_options_are_masked_in_error_log_and_repr(model: Path) -> None:
     tells = script_engine("import sys\nprint(*sys.argv, sep='\\n')\nraise SystemExit(1)")
     options = {"api_key": Secret("sk-it's one"), "more": ["a", Secret("sk-2")]}
     engine = EngineProcess(tells, model, options=options)
@@ -317,7 +317,7 @@ def test_a_secret_shows_nowhere(model: Path) -> None:
     assert str(caught.value).endswith("    --api-key\n    ***\n    --more\n    a\n    ***")
 
 
-def test_an_engine_that_is_killed_while_it_runs_has_died(model: Path, temporary: Path) -> None:
+def test_killed_engine_has_the_status_died_and_can_be_started_again(model: Path, temporary: Path) -> None:
     engine = llama(model).start()
     port = port_of(engine)
     os.kill(server_of(model), signal.SIGKILL)
@@ -333,7 +333,7 @@ def test_an_engine_that_is_killed_while_it_runs_has_died(model: Path, temporary:
     assert len(list(temporary.iterdir())) == 1  # of the one that died
 
 
-def test_a_guard_that_is_killed_leaves_nothing(model: Path) -> None:
+def test_killed_guard_leaves_no_process(model: Path) -> None:
     engine = llama(model).start()
     os.kill(min(find_processes(model)), signal.SIGKILL)
     assert eventually(lambda: engine.status() == "died")
@@ -342,14 +342,14 @@ def test_a_guard_that_is_killed_leaves_nothing(model: Path) -> None:
     engine.stop()
 
 
-def test_why_waits_no_longer_than_it_is_told(model: Path) -> None:
+def test_why_waits_for_the_passed_time_while_the_engine_runs(model: Path) -> None:
     with llama(model) as engine:
         before = time.monotonic()
         assert engine.why(wait=0.2) == ""
         assert time.monotonic() - before >= 0.2
 
 
-def test_it_can_be_stopped_while_it_starts(model: Path, temporary: Path) -> None:
+def test_engine_can_be_stopped_while_starting(model: Path, temporary: Path) -> None:
     engine = EngineProcess(script_engine(SILENT), model)
     with ThreadPoolExecutor() as threads:
         started = threads.submit(engine.start)
@@ -360,7 +360,7 @@ def test_it_can_be_stopped_while_it_starts(model: Path, temporary: Path) -> None
     assert (engine.status(), find_processes(model), list(temporary.iterdir())) == ("stopped", [], [])
 
 
-def test_threads_start_one_and_stop_one(model: Path) -> None:
+def test_threads_that_start_together_share_one_process(model: Path) -> None:
     engine = llama(model)
     together = threading.Barrier(8)
 
@@ -379,28 +379,32 @@ def test_threads_start_one_and_stop_one(model: Path) -> None:
     assert engine.status() == "stopped"
 
 
-def test_threads_start_and_stop_as_they_like(model: Path) -> None:
-    engine = llama(model)
+def test_threads_that_start_and_stop_in_any_order_leave_no_process(model: Path) -> None:
+    engine, errors = llama(model), list[str]()
 
     def use(number: int) -> None:
         for _ in range(4):
             if number % 2:
                 engine.stop()
             else:
-                with suppress(EngineError):  # it may be stopped while it starts
+                try:
                     engine.start()
+                except EngineError as error:
+                    errors.append(str(error))
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(use, range(4)))
+    assert all("was stopped before it was ready" in error for error in errors)
+    assert engine.start().status() == "running"
     engine.stop()
     assert (engine.status(), find_processes(model)) == ("stopped", [])
 
 
-def test_five_cycles_leave_nothing(model: Path) -> None:
+def test_five_starts_and_stops_leave_nothing_behind(model: Path) -> None:
     assert cycles(model, 5) == 0
 
 
-# A program with an engine; what it does then stands behind.
+# A program that starts an engine; each test appends what it does next.
 PROGRAM = """
 import os, signal, sys, time
 from lazyprompt.modules.process import EngineProcess
@@ -421,15 +425,15 @@ print(engine.url, flush=True)
         ("if os.fork() == 0: print(engine.stop(), engine.status(), flush=True)\nelse: os.wait()", 0),
     ],
 )
-def test_it_ends_with_the_program(model: Path, temporary: Path, then: str, code: int) -> None:
+def test_engine_ends_with_the_program(model: Path, temporary: Path, then: str, code: int) -> None:
     with spawn(python("-c", PROGRAM + then, str(model))) as program:
         port = int(next_line(program).rpartition(":")[2])
         output, _ = program.communicate(timeout=SECONDS)
     assert program.returncode == code
     assert eventually(lambda: not find_processes(model) and is_free(port))
     if "fork" in then:
-        assert output.endswith(b"running\n")  # a fork that ends, or stops it, leaves it alone
-    assert eventually(lambda: list(temporary.iterdir()) == [])  # it stayed where the program was killed
+        assert output.endswith(b"running\n")  # the end of a fork, or stop() in a fork, does not stop the engine
+    assert eventually(lambda: list(temporary.iterdir()) == [])  # the log stayed if the program was killed
 
 
 STARTING = """
@@ -443,7 +447,7 @@ EngineProcess(script_engine(SILENT), sys.argv[1]).start()
 
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_it_ends_where_the_program_is_interrupted_while_it_starts_and_a_log_of_ones_own_stays(
+def test_starting_engine_ends_with_the_program_and_only_the_log_of_the_caller_stays(
     model: Path, tmp_path: Path, temporary: Path, number: signal.Signals, *, own: bool
 ) -> None:
     text = STARTING.replace("sys.argv[1])", "sys.argv[1], log=sys.argv[3])") if own else STARTING
@@ -460,7 +464,7 @@ def test_it_ends_where_the_program_is_interrupted_while_it_starts_and_a_log_of_o
         assert errors.rstrip().endswith(b"KeyboardInterrupt")
 
 
-def test_ctrl_c_at_a_terminal_ends_it_and_what_is_waited_for_is_shown(model: Path, temporary: Path) -> None:
+def test_ctrl_c_at_a_terminal_ends_a_starting_engine_after_its_loading_message(model: Path, temporary: Path) -> None:
     ours, theirs = pty.openpty()
     shown = b""
     with os.fdopen(ours, "rb", buffering=0) as terminal:
@@ -490,24 +494,24 @@ def test_ctrl_c_at_a_terminal_ends_it_and_what_is_waited_for_is_shown(model: Pat
 
 
 class Terminal(StringIO):
-    """Standard error that is one."""
+    """Standard error that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
-def test_a_terminal_is_told_what_is_waited_for(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loading_message_is_shown_at_a_terminal(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", terminal := Terminal())
     monkeypatch.setenv("COLUMNS", "1000")
-    monkeypatch.setenv("TERM", "xterm")  # a dumb one has 80 columns, whatever it says
+    monkeypatch.setenv("TERM", "xterm")  # a dumb terminal always has 80 columns
     with llama(model) as engine:
-        # How much of the line is shown is up to the width of the terminal, as rich found it.
+        # The terminal width that rich detects decides how much of the line is shown.
         shown, line = terminal.getvalue(), f"llama.cpp is loading {model}; log file: {engine.log}"
         assert line[:40] in shown
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "hint"),
     [
         ("OSError: [Errno 98] Address already in use", "another process uses the port"),
         ("srv  start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 1", "another process uses the port"),
@@ -523,19 +527,19 @@ def test_a_terminal_is_told_what_is_waited_for(model: Path, monkeypatch: pytest.
         ("all is well", ""),
     ],
 )
-def test_what_engines_say_is_understood(line: str, says: str) -> None:
-    assert advice(["before", line, "behind"], 1, "pip install x").startswith(says)
+def test_known_error_lines_of_engines_give_advice(line: str, hint: str) -> None:
+    assert advice(["before", line, "behind"], 1, "pip install x").startswith(hint)
     assert advice(["all is well"], 137, "").startswith("the system may have run out of memory and killed the engine")
 
 
-def test_exit_codes_are_understood() -> None:
+def test_exit_codes_and_signals_are_described() -> None:
     ends = {128: "exited with code 128", 129: "was terminated by SIGHUP", -15: "was terminated by SIGTERM"}
     ends |= {3: "exited with code 3", 137: "was terminated by SIGKILL", 255: "exited with code 255"}
     assert {code: how(code) for code in ends} == ends
     assert how(None) == "has exited"
 
 
-def test_the_end_of_a_log_is_read_whatever_is_in_it(tmp_path: Path) -> None:
+def test_tail_reads_the_last_lines_of_any_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     assert tail(log, 0) == [f"{log} no longer exists"]
     log.write_text("".join(f"line {number}\n" for number in range(100)))
@@ -545,8 +549,8 @@ def test_the_end_of_a_log_is_read_whatever_is_in_it(tmp_path: Path) -> None:
     assert tail(log, log.stat().st_size) == []
 
 
-def test_the_rows_are_what_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An engine of another make, as far as its command line and health go."""
+def test_vllm_is_started_with_the_command_of_the_engine_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A script stands for vLLM: it checks the command line and serves /health."""
     program = tmp_path / "vllm"
     program.write_text(
         "#!/bin/sh\n"
@@ -555,6 +559,5 @@ def test_the_rows_are_what_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path:
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    engine: Engine = ENGINES["vllm"]
-    with EngineProcess(engine, "m") as process:
+    with EngineProcess(ENGINES["vllm"], "m") as process:
         assert process.status() == "running"

@@ -1,4 +1,4 @@
-"""Prompt files at modules: attached as they are, and asked for the form of their outputs."""
+"""Prompt files attached to modules, with their outputs as the response format."""
 
 import json
 from typing import Any, cast
@@ -24,7 +24,7 @@ GIVEN = {"language": "Dutch", "q": "user:\nWhere?"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_is_attached_and_its_outputs_are_asked_for(kind: str, server: ModelServer) -> None:
+def test_outputs_of_a_prompt_file_are_the_default_response_format(kind: str, server: ModelServer) -> None:
     prompt = Prompty.loads(FILE)
     server.answer = Answer('{"city": "Leiden"}')
     module = module_of(kind, server).prompt(prompt)
@@ -36,14 +36,14 @@ def test_a_file_is_attached_and_its_outputs_are_asked_for(kind: str, server: Mod
     chat(GIVEN)
     chat(GIVEN)
     assert [message.role for message in chat.history] == ["user", "assistant"] * 2
-    # One that is asked for goes before that of the file.
+    # The response format of a call overrides that of the file.
     server.answer = Answer("3")
     assert module(GIVEN, response_format={"type": "integer"}).parsed == 3
 
 
 @pytest.mark.parametrize("role", ["tool", "user"])
-def test_behind_results_the_question_is_not_said_again(role: Role) -> None:
-    # A chat with tools asked its question a second time, behind the results.
+def test_question_of_a_prompt_file_is_not_repeated_after_tool_results(role: Role) -> None:
+    # A chat with tools repeated its question after the tool results.
     prompt = Prompty.loads("system:\nBe {{ tone }}.\nuser:\n{{ q }}")
     past = [
         Msg("user", "Where?", "user"),
@@ -53,11 +53,11 @@ def test_behind_results_the_question_is_not_said_again(role: Role) -> None:
     given = {"tone": "kind", "q": "Where?"}
     made = prompt.generate_prompt(given, past, format="openai")["messages"]
     assert [message["role"] for message in made] == ["system", "user", "assistant", "tool"]
-    # What was no history of the call is the file's own.
+    # Without tool results, the messages of the file are sent.
     assert prompt.generate_prompt(given, past[:2], format="openai")["messages"][-1]["role"] == "user"
 
 
-def test_what_of_a_file_is_not_sent_is_in_the_report(server: ModelServer) -> None:
+def test_parts_of_a_prompt_file_that_are_not_sent_are_in_the_report(server: ModelServer) -> None:
     prompt = Prompty.loads("---\ntools: [{name: notes, kind: mcp}]\n---\nuser[mood=calm]:\nhi")
     report = module_of("online", server).prompt(prompt).payload({}).report
     assert [(each.kind, each.text or each.reason) for each in report] == [
@@ -66,8 +66,8 @@ def test_what_of_a_file_is_not_sent_is_in_the_report(server: ModelServer) -> Non
     ]
 
 
-def test_a_speaker_has_a_name_that_openai_takes(server: ModelServer) -> None:
-    # OpenAI refuses blanks in names, and the whole request with them.
+def test_speaker_name_is_rewritten_to_characters_that_openai_accepts(server: ModelServer) -> None:
+    # OpenAI rejects requests with spaces in names.
     prompt = Prompty.loads('system:\nBe kind.\nuser[name="Ada Lovelace"]:\nhi\nassistant:\nyes\nuser:\n{{ q }}')
     payload = module_of("online", server).prompt(prompt).payload({"q": "Bye."})
     name = payload["messages"][1]["name"]
@@ -76,7 +76,7 @@ def test_a_speaker_has_a_name_that_openai_takes(server: ModelServer) -> None:
     assert [(each.kind, each.text) for each in payload.report] == [("name", "Ada Lovelace")]
 
 
-def test_what_is_no_prompter_is_refused(server: ModelServer) -> None:
+def test_prompt_rejects_a_value_that_is_not_a_prompter(server: ModelServer) -> None:
     with pytest.raises(
         TemplateError, match="prompter must be a Prompter, a prompt file, an instruction or None, not int"
     ):

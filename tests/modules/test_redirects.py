@@ -1,4 +1,4 @@
-"""A server that redirects to another origin gets neither key nor conversation there, with any client."""
+"""A redirect to another origin gets neither the key nor the conversation, with any client."""
 
 from collections.abc import Callable
 from typing import Any

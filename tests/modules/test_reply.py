@@ -1,8 +1,9 @@
-"""What a model answered: its text, and all that came with it."""
+"""A reply: its text, message, tool calls, usage and finish reason."""
 
 import copy
 import json
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ def chat(reason: str | None, **message: Any) -> dict[str, Any]:
     return {"model": "m-1", "choices": [{"index": 0, "finish_reason": reason, "message": message}]}
 
 
-def test_it_is_its_text_and_knows_the_rest() -> None:
+def test_reply_is_its_text_and_has_message_tool_calls_usage_and_finish() -> None:
     raw = chat("tool_calls")
     reply = Reply(FULL, raw, {"a": 1})
     assert reply == "a" == str(reply) == f"{reply}"
@@ -37,22 +38,23 @@ def test_it_is_its_text_and_knows_the_rest() -> None:
     assert type(str(reply)) is str
 
 
-def test_of_an_answer_that_tells_nothing_nothing_is_known() -> None:
+def test_reply_to_an_empty_response_has_empty_fields() -> None:
     reply = Reply(Msg("assistant", "", "assistant"), {})
     assert (reply, list(reply.tool_calls), reply.thinking, reply.usage) == ("", [], "", None)
     assert (reply.finish, reply.model, reply.parsed) == (None, "", None)
 
 
-def test_copies_and_pickles_are_the_same() -> None:
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda reply: pickle.loads(pickle.dumps(reply))])  # noqa: S301 - our own
+def test_copied_and_pickled_replies_are_equal(duplicate: Callable[[Reply], Reply]) -> None:
     reply = Reply(FULL, chat("stop"), City(name="Rome"))
-    for again in (pickle.loads(pickle.dumps(reply)), copy.copy(reply), copy.deepcopy(reply)):  # noqa: S301 - our own
-        assert type(again) is Reply
-        assert again == reply
-        for name in ("message", "raw", "parsed", "finish", "model", "usage", "thinking"):
-            assert getattr(again, name) == getattr(reply, name)
+    again = duplicate(reply)
+    assert type(again) is Reply
+    assert again == reply
+    for name in ("message", "raw", "parsed", "finish", "model", "usage", "thinking"):
+        assert getattr(again, name) == getattr(reply, name)
 
 
-def test_it_is_ready_for_the_history() -> None:
+def test_turn_of_a_reply_has_the_user_message_and_the_reply_message() -> None:
     assert Reply(FULL, {}).message is FULL
     assert Reply(FULL, {}).turn == (FULL,)
     again = pickle.loads(pickle.dumps(Reply(FULL, {}, said="hi")))  # noqa: S301 - our own
@@ -88,11 +90,11 @@ def test_it_is_ready_for_the_history() -> None:
         *(({"done_reason": "load"}, "other"), ({"details": {"finish_reason": "eos_token"}}, "stop")),
     ],
 )
-def test_why_an_answer_ended_has_one_name_for_all(raw: dict[str, Any], finish: str | None) -> None:
+def test_finish_reasons_of_all_providers_get_common_names(raw: dict[str, Any], finish: str | None) -> None:
     assert Reply(Msg("assistant", "a", "assistant"), raw).finish == finish
 
 
-def test_calls_are_a_reason_where_the_provider_says_stop() -> None:
-    """Gemini and Ollama have no word for it."""
+def test_stop_with_tool_calls_becomes_the_finish_reason_tool_calls() -> None:
+    """Gemini and Ollama have no finish reason for tool calls."""
     assert Reply(FULL, {"candidates": [{"finish_reason": "STOP"}]}).finish == "tool_calls"
     assert Reply(FULL, {"done_reason": "length"}).finish == "length"

@@ -1,4 +1,4 @@
-"""Control sequences that were neutralised in a prompt are restored in what the model answers."""
+"""Control sequences that were neutralized in a prompt are restored in the response."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,7 +24,7 @@ TOOLS: list[dict[str, Any]] = [
 @pytest.fixture(scope="module")
 def server() -> Iterator[ModelServer]:
     def quoting(seen: Seen) -> Answer:
-        """An answer that quotes what was sent, in text, in thoughts and in the arguments of a call."""
+        """A response that quotes the request in text, in reasoning and in the arguments of a tool call."""
         quoted = BROKEN if BROKEN.replace("\\", "\\\\") in str(seen.payload) else FORGED
         return Answer(f"It says {quoted}.", f"Is it {quoted}?", (("call_1", "save", {"text": [quoted]}),))
 
@@ -35,7 +35,7 @@ def server() -> Iterator[ModelServer]:
 
 @pytest.mark.parametrize("source", FEW)
 @pytest.mark.parametrize("safety", ["neutralize", "off"])
-def test_an_answer_has_what_was_given(server: ModelServer, source: str, safety: Any) -> None:
+def test_neutralized_sequences_are_restored_in_the_response(server: ModelServer, source: str, safety: Any) -> None:
     asked = module(server, source).prompt(PROMPTER.with_safety(safety))
     for ask in ways(asked, f"What is {FORGED}?", tools=TOOLS):
         reply = ask()
@@ -47,7 +47,7 @@ def test_an_answer_has_what_was_given(server: ModelServer, source: str, safety: 
 
 
 @pytest.mark.parametrize("source", ["openai", "anthropic"])
-def test_a_restored_answer_goes_back_as_the_model_wrote_it(server: ModelServer, source: str) -> None:
+def test_restored_response_is_sent_back_as_the_model_wrote_the_text(server: ModelServer, source: str) -> None:
     chat = module(server, source).prompt(PROMPTER).chat(tools=TOOLS)
     chat.add_result(chat(f"What is {FORGED}?").tool_calls[0], FORGED)
     chat()
@@ -58,7 +58,7 @@ def test_a_restored_answer_goes_back_as_the_model_wrote_it(server: ModelServer, 
 
 
 @pytest.mark.parametrize("source", FEW)
-def test_a_stream_has_what_was_given(server: ModelServer, source: str) -> None:
+def test_neutralized_sequences_are_restored_in_streamed_deltas(server: ModelServer, source: str) -> None:
     deltas = [*module(server, source).prompt(PROMPTER).stream(f"What is {FORGED}?", tools=TOOLS).deltas()]
     assert "".join(delta.text for delta in deltas if delta.kind == "text") == f"It says {FORGED}."
     calls = [delta for delta in deltas if delta.kind == "tool_call"]
@@ -66,14 +66,14 @@ def test_a_stream_has_what_was_given(server: ModelServer, source: str) -> None:
     assert [delta.name for delta in calls if delta.name] == ["save"]
 
 
-def test_a_structured_answer_has_what_was_given() -> None:
-    # The text of such an answer is JSON, in which the backslash is doubled.
+def test_neutralized_sequences_are_restored_in_a_structured_response() -> None:
+    # The text of a structured response is JSON, in which the backslash is doubled.
     with ModelServer(Answer('{"text": "<\\\\|im_end|>"}')) as answering:
         asked = module(answering, "vllm").prompt(PROMPTER)
         assert asked(FORGED, response_format={"type": "object"}).parsed == {"text": FORGED}
 
 
-def test_a_local_model_too() -> None:
+def test_neutralized_sequences_are_restored_in_the_response_of_a_local_model() -> None:
     with ModelServer(Answer(f"It says {BROKEN}, not <\\|other|> or <")) as server:
         url = server.url("completions").removesuffix("/v1")
         with TrainableModule("Qwen/Qwen2.5-7B-Instruct", url=url) as asked:
@@ -84,7 +84,7 @@ def test_a_local_model_too() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
-def test_a_text_is_restored_however_it_is_cut(size: int) -> None:
+def test_streamed_text_is_restored_with_any_piece_size(size: int) -> None:
     text = f"a{BROKEN}<{BROKEN}<\\think><\\|im_x<\\\\|im_end|><\\c<<\\a<b<\\a<<\\|im_"
     whole = f"a{FORGED}<{FORGED}<think><\\|im_x{FORGED}CBA<\\|im_"
     restorer = Restorer(PAIRS)
@@ -95,7 +95,7 @@ def test_a_text_is_restored_however_it_is_cut(size: int) -> None:
     assert "".join(delta.text for delta in deltas) == whole
 
 
-def test_what_is_held_back_comes_before_another_kind() -> None:
+def test_held_back_text_is_emitted_before_a_delta_of_another_kind() -> None:
     stream = RestoredDeltas(Restorer(PAIRS))
     call = Delta("tool_call", "", 0, "call_1", "save")
     begun = [Delta("tool_call", "", 1, "call_2"), Delta("tool_call", "", 1, None, "save")]
@@ -108,7 +108,7 @@ def test_what_is_held_back_comes_before_another_kind() -> None:
     assert (RestoredDeltas(Restorer()).feed([call]), Restorer().restore("<")) == ([call], "<")
 
 
-def test_all_texts_of_a_message_are_restored() -> None:
+def test_reasoning_text_and_tool_arguments_of_a_message_are_restored() -> None:
     blocks = (ThinkingBlock(BROKEN, "proof"), TextBlock(BROKEN), ToolUseBlock("1", "f", {BROKEN: BROKEN}))
     given = (ThinkingBlock(FORGED), TextBlock(FORGED), ToolUseBlock("1", "f", {FORGED: FORGED}))
     restored = restore_message(Msg("assistant", blocks, "assistant"), Restorer(PAIRS))

@@ -1,4 +1,4 @@
-"""What becomes of a client's answers and errors: the reply or the error's text, and whether a call is repeated."""
+"""How responses and errors of a client become replies and errors, and which calls are retried."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ ADVICE: dict[FaultKind, str] = {
 
 
 class Client(GeminiClient):
-    """A client that lazyprompt retries. Each call gives the same answer or events, or fails with the same error."""
+    """A client that lazyprompt retries. Each call returns the same response or events, or fails with the same error."""
 
     def __init__(self, answer: Any, failure: Fault | None = None) -> None:
         super().__init__(SETTINGS)
@@ -76,7 +76,7 @@ def sender_of(client: Client, *hooks: Any) -> Sender:
         (None, None, 0.0, 1),
     ],
 )
-def test_a_failed_call_is_told_with_advice_and_repeated_if_that_may_help(
+def test_failed_call_has_advice_and_is_retried_if_the_fault_is_temporary(
     monkeypatch: pytest.MonkeyPatch, kind: FaultKind | None, status: int | None, wait: float | None, calls: int
 ) -> None:
     error, records, waits = RuntimeError("x"), list[Any](), list[float]()
@@ -118,7 +118,7 @@ def chunk(text: str, **end: str) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("in_loop", ["", "a"])
-def test_an_answer_is_a_reply_or_an_error_with_what_was_received(
+def test_response_becomes_a_reply_or_an_error_with_the_received_part(
     answer: Any, streamed: Any, text: str | None, told: str, in_loop: str
 ) -> None:
     records, ended = list[Any](), list[Any]()

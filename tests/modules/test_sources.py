@@ -1,4 +1,4 @@
-"""The table of sources: what each needs, and what is said where it is not there."""
+"""The table of sources: the requirements of each, and the errors if they are not met."""
 
 import json
 import pickle
@@ -17,7 +17,7 @@ PARROT = Profile(name="parrot", form=ChatForm(), source="https://parrot.example/
 ALL = pytest.mark.parametrize("name", SOURCES)
 
 
-def test_settings_have_defaults() -> None:
+def test_settings_requests_and_sources_have_defaults() -> None:
     assert ClientSettings(None, None, 1.0, 0, {}) == (None, None, 1.0, 0, {}, 16_777_216, None)
     assert Request("m", {}, {}) == ("m", {}, {}, None, ())
     assert Source("mine") == ("mine", "openai", "", "openai:connect", (), None, True, ())
@@ -30,13 +30,13 @@ def test_sources_are_found_by_name_and_alias() -> None:
     assert len(names) == len(set(names))
 
 
-def test_the_table_cannot_be_changed() -> None:
+def test_source_table_is_read_only() -> None:
     with pytest.raises(TypeError):
         SOURCES["mine"] = SOURCES["openai"]  # type: ignore[index]  # that is the point
 
 
 @ALL
-def test_each_has_a_form_and_a_client_that_is_made_without_connecting(name: str) -> None:
+def test_each_source_has_a_formatter_and_a_client_that_is_made_without_connecting(name: str) -> None:
     source = SOURCES[name]
     assert ChatFormatter(source.provider).provider == source.provider
     client = source.client(ClientSettings(source.base_url or "http://127.0.0.1:9", Secret("k.k"), 1.0, 0, {}))
@@ -46,7 +46,7 @@ def test_each_has_a_form_and_a_client_that_is_made_without_connecting(name: str)
 
 
 @ALL
-def test_models_that_go_without_saying(name: str) -> None:
+def test_source_has_a_default_model_or_requires_model(name: str) -> None:
     source = SOURCES[name]
     if source.model:
         assert OnlineChatModule(name, api_key="k.k").model == source.model
@@ -56,14 +56,14 @@ def test_models_that_go_without_saying(name: str) -> None:
     assert OnlineChatModule(name, model="mine", base_url="http://127.0.0.1:9", api_key="k.k").model == "mine"
 
 
-def test_a_proxy_has_no_address_of_its_own() -> None:
-    """Without this, keys and conversations for a proxy would go to OpenAI."""
+def test_litellm_requires_a_base_url() -> None:
+    """With a default URL, keys and conversations for a proxy would go to OpenAI."""
     with pytest.raises(ModuleError, match="litellm has no default URL; pass base_url="):
         OnlineChatModule("litellm", model="openai/gpt-5", api_key="k")
 
 
 @ALL
-def test_keys_are_given_or_of_the_environment(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_is_the_argument_or_read_from_the_environment(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     source = SOURCES[name]
     for variable in source.keys:
         monkeypatch.delenv(variable, raising=False)
@@ -88,7 +88,7 @@ def test_keys_are_given_or_of_the_environment(name: str, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("wrong", [5, b"key", ["key"]])
-def test_a_key_that_is_no_text_is_refused_unseen(wrong: object) -> None:
+def test_key_that_is_not_text_is_rejected_and_not_shown(wrong: object) -> None:
     with pytest.raises(TypeError, match="a secret must be a string, not") as caught:
         OnlineChatModule("openai", api_key=wrong)  # type: ignore[arg-type]  # that is the point
     assert "key" not in str(caught.value)
@@ -105,7 +105,7 @@ def test_a_key_that_is_no_text_is_refused_unseen(wrong: object) -> None:
         (PARROT, "source must be a name or a Source, not Profile; pass Source(NAME, provider=PROFILE, ...)"),
     ],
 )
-def test_a_name_that_is_none_is_told_the_nearest(name: Any, words: str) -> None:
+def test_unknown_source_is_rejected_with_a_suggestion(name: Any, words: str) -> None:
     with pytest.raises(ModuleError) as caught:
         OnlineChatModule(name)
     rest = 'for any other server with OpenAI\'s API, use OnlineChatModule("openai", base_url=...)'
@@ -121,7 +121,7 @@ def test_a_name_that_is_none_is_told_the_nearest(name: Any, words: str) -> None:
         *(("openai", "http://127.0.0.1:8000", False), ("gemini", "https://x-aiplatform.googleapis.com", True)),
     ],
 )
-def test_a_source_is_a_provider_or_a_server_of_ones_own(
+def test_is_hosted_is_true_only_for_an_address_of_the_provider(
     monkeypatch: pytest.MonkeyPatch, name: str, address: str | None, *, hosted: bool
 ) -> None:
     for variable in ("OPENAI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"):
@@ -131,7 +131,7 @@ def test_a_source_is_a_provider_or_a_server_of_ones_own(
     assert SOURCES[name].is_hosted(address) is (hosted and (name, address) != ("openai", None))
 
 
-def test_the_variables_of_the_clients_name_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_is_not_hosted_if_a_base_url_variable_of_its_client_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     variables = {
         **dict.fromkeys(("openai", "openai-responses"), "OPENAI_BASE_URL"),
         "anthropic": "ANTHROPIC_BASE_URL",
@@ -148,7 +148,7 @@ def test_the_variables_of_the_clients_name_the_server(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("source", ["openai", "vllm"])
-def test_the_name_of_a_model_brings_no_system_text_of_its_family(source: str) -> None:
+def test_online_payload_has_no_system_text_of_the_model_family(source: str) -> None:
     module = OnlineChatModule(source, model="Qwen/Qwen2.5-7B-Instruct", base_url="http://127.0.0.1:9", api_key="k")
     messages = module.prompt(ChatPrompter("")).payload("<|im_end|>")["messages"]
     system = "You are an AI-Agent developed by LazyLLM."
@@ -156,13 +156,11 @@ def test_the_name_of_a_model_brings_no_system_text_of_its_family(source: str) ->
 
 
 def connect(settings: ClientSettings) -> OpenAIClient:
-    """A client of our own: this server has another name for the seed."""
+    """A custom client: this server has another name for the seed."""
     return OpenAIClient(settings, Server(seed="random_seed"))
 
 
-def test_a_source_of_your_own_is_asked_with_its_profile_key_and_client(
-    lenient: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_custom_source_uses_its_profile_key_and_client(lenient: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARROT_KEY", "k.k")
     source = Source("parrot", PARROT, "polly-1", connect, ("PARROT_KEY",), lenient.url("openai"))
     module = OnlineChatModule(source)
@@ -173,8 +171,8 @@ def test_a_source_of_your_own_is_asked_with_its_profile_key_and_client(
     assert pickle.loads(pickle.dumps(module)).payload("Sing.") == module.payload("Sing.")  # noqa: S301 - our own
 
 
-def test_a_source_of_your_own_may_have_another_client_and_an_address() -> None:
-    """The name of the source was passed to a client that takes none."""
+def test_custom_source_may_use_the_client_of_another_provider() -> None:
+    """The name of the source was passed to a client that does not accept a name."""
     profile = ChatFormatter("anthropic").profile.but(name="parrot")
     source = Source("parrot", profile, "polly-1", "anthropic:connect", base_url="https://parrot.example")
     messages = [{"role": "user", "content": "Sing."}]
@@ -183,7 +181,7 @@ def test_a_source_of_your_own_may_have_another_client_and_an_address() -> None:
 
 
 @pytest.mark.parametrize("name", ["anthropic", "gemini", "openai-responses"])
-def test_a_format_that_is_not_that_of_openai_needs_a_client(name: str) -> None:
+def test_custom_source_requires_a_client_if_its_format_is_not_that_of_openai(name: str) -> None:
     """The payload was written, and the call failed with a TypeError of OpenAI's client."""
     profile = ChatFormatter(name).profile.but(name="parrot")
     with pytest.raises(ModuleError, match=r"not the format of the profile 'parrot'; pass Source\(\.\.\., connect="):
@@ -195,8 +193,8 @@ WHY = Prompty.loads("---\nmodel: {id: polly-1}\noutputs: {a: {kind: string, requ
 
 @pytest.mark.parametrize("schemas", [True, False])
 @pytest.mark.parametrize("host", ["parrot.example", "api.openai.com"])
-def test_a_profile_decides_whether_a_schema_is_sent(host: str, *, schemas: bool) -> None:
-    """A request of a prompt file sent it, and a module put it into the system text."""
+def test_profile_of_a_custom_source_decides_whether_the_schema_is_sent(host: str, *, schemas: bool) -> None:
+    """A request of a prompt file sent the schema, but a module put it into the system text."""
     source = Source("parrot", PARROT.but(output_schemas=schemas), "polly-1", base_url=f"https://{host}/v1")
     payload = OnlineChatModule(source).prompt(WHY).payload()
     properties = {"a": {"type": "string"}}
@@ -219,7 +217,7 @@ def test_a_profile_decides_whether_a_schema_is_sent(host: str, *, schemas: bool)
     )
 
 
-def test_a_source_of_your_own_needs_little_more_than_an_address() -> None:
+def test_custom_source_requires_only_a_model_a_base_url_and_a_key() -> None:
     source = Source("parrot", model="polly-1", base_url="https://parrot.example/v1")
     payload = OnlineChatModule(source, stream=True).payload("Sing.")
     assert payload["model"] == "polly-1"
@@ -227,6 +225,6 @@ def test_a_source_of_your_own_needs_little_more_than_an_address() -> None:
         OnlineChatModule(source)("Sing.")
 
 
-def test_a_profile_is_no_name_of_a_model() -> None:
+def test_profile_passed_as_model_is_rejected() -> None:
     with pytest.raises(ModuleError, match="^model must be the provider's name for the model, not Profile$"):
         OnlineChatModule("openai", model=PARROT)  # type: ignore[arg-type]  # that is the point

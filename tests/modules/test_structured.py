@@ -1,4 +1,4 @@
-"""Answers of a form that was asked for: what is sent for it, and what is read of what comes."""
+"""Structured responses: the schema that is sent, and the parsed response."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SCHEMA: dict[str, Any] = {
 }
 OPENAIS = {"type": "json_schema", "json_schema": {"name": "City", "schema": SCHEMA, "strict": True}}
 ROME: dict[str, Any] = {"name": "Rome", "people": 2_750_000}
-# Where in what is sent the schema is; None where the model is told of it in words.
+# The place of the schema in the request; None if the schema is in the prompt instead.
 PLACES: dict[str, Callable[[dict[str, Any]], Any] | None] = {
     **dict.fromkeys(NAMES, None),
     **dict.fromkeys(
@@ -76,7 +76,7 @@ def server(server: ModelServer) -> ModelServer:
 @pytest.mark.slow
 @ALL
 @pytest.mark.parametrize("form", [City, SCHEMA, OPENAIS], ids=["model", "schema", "openai"])
-def test_the_answer_is_an_object(server: ModelServer, source: str, form: Any) -> None:
+def test_structured_response_is_parsed_and_the_schema_is_sent(server: ModelServer, source: str, form: Any) -> None:
     model = module(server, source)
     for way in ways(model, ASKED, response_format=form):
         reply = way()
@@ -85,8 +85,8 @@ def test_the_answer_is_an_object(server: ModelServer, source: str, form: Any) ->
     where = PLACES[source]
     for seen in server.seen:
         assert seen.refusal is None
-        told = "Its JSON schema:" in json.dumps(seen.payload)
-        assert told == (where is None)
+        is_in_prompt = "Its JSON schema:" in json.dumps(seen.payload)
+        assert is_in_prompt == (where is None)
         if where is not None:
             assert where(seen.body)["required"] == ["name", "people"]
     assert model.prompter is PROMPTER
@@ -99,7 +99,7 @@ WRONG = ["It is Rome.", '{"name": "Rome"}', '{"name": "Rome", "people": "many"}'
 @pytest.mark.slow
 @ALL
 @pytest.mark.parametrize("wrong", WRONG)
-def test_an_answer_of_another_form_is_an_error_that_keeps_it(server: ModelServer, source: str, wrong: str) -> None:
+def test_response_that_violates_the_schema_is_an_error(server: ModelServer, source: str, wrong: str) -> None:
     server.answer = Answer(wrong)
     some = TWO_WAYS[(NAMES.index(source) + WRONG.index(wrong)) % 2]
     for way in list(ways(module(server, source), ASKED, response_format=City))[some]:
@@ -111,15 +111,15 @@ def test_an_answer_of_another_form_is_an_error_that_keeps_it(server: ModelServer
 
 
 @SOME
-def test_fences_and_words_around_it_are_passed_over(server: ModelServer, source: str) -> None:
+def test_code_fences_and_text_around_the_json_are_ignored(server: ModelServer, source: str) -> None:
     server.answer = Answer(f"Here you [are]:\n\n```json\n{json.dumps(ROME, indent=2)}\n```\nAnything else?")
     for way in ways(module(server, source), ASKED, response_format=City):
         assert way().parsed == City(**ROME)
 
 
 @SOME
-def test_calls_come_before_the_object(server: ModelServer, source: str) -> None:
-    """A model that calls tools has not answered yet, whatever it says beside."""
+def test_response_with_tool_calls_is_not_parsed(server: ModelServer, source: str) -> None:
+    """A response with tool calls is not the final response, whatever its text."""
     server.answer = Answer("Let me see.", calls=(("c1", "weather", {"city": "Rome"}),))
     for way in ways(module(server, source), ASKED, response_format=City):
         reply = way()
@@ -132,13 +132,13 @@ def test_calls_come_before_the_object(server: ModelServer, source: str) -> None:
 
 
 @SOME
-def test_a_budget_and_a_history_go_with_it(server: ModelServer, source: str) -> None:
+def test_response_format_works_with_a_history(server: ModelServer, source: str) -> None:
     model = module(server, source).prompt("Answer.", [["a", "b"]])
     assert model("where?", [["c", "d"]], response_format=City).parsed == City(**ROME)
 
 
-def test_other_parameters_of_the_same_name_are_kept(server: ModelServer) -> None:
-    """Anthropic's ``output_config`` holds the schema, and more."""
+def test_schema_is_merged_into_output_config_of_the_caller(server: ModelServer) -> None:
+    """Anthropic's ``output_config`` contains the schema and other options."""
     module(server, "anthropic")(ASKED, response_format=City, output_config={"effort": "low"})
     config = server.seen[0].body["output_config"]
     assert (config["effort"], config["format"]["type"]) == ("low", "json_schema")
@@ -159,14 +159,14 @@ def test_other_parameters_of_the_same_name_are_kept(server: ModelServer) -> None
         {"type": "object", "default": float("nan")},
     ],
 )
-def test_what_is_no_form_is_refused_before_anything_is_sent(server: ModelServer, source: str, wrong: Any) -> None:
+def test_invalid_response_format_is_rejected_before_the_request(server: ModelServer, source: str, wrong: Any) -> None:
     for way in ways(module(server, source), ASKED, response_format=wrong):
         with pytest.raises(FormatError, match="response_format"):
             way()
     assert not server.seen
 
 
-# What is read.
+# Parsing.
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_what_is_no_form_is_refused_before_anything_is_sent(server: ModelServer,
         '"{" is how it begins, so:\n```json\n{"name": "Rome", "people": 5}\n```',
     ],
 )
-def test_objects_are_found(text: str) -> None:
+def test_json_object_is_found_in_the_response_text(text: str) -> None:
     assert AnswerSchema.of(City).read(text) == City(name="Rome", people=5)
     assert AnswerSchema.of(SCHEMA).read(text) == {"name": "Rome", "people": 5}
 
@@ -208,7 +208,7 @@ def test_objects_are_found(text: str) -> None:
         "[" * 100_000,
     ],
 )
-def test_parts_of_an_object_are_none(text: str) -> None:
+def test_text_without_a_complete_json_object_is_an_error(text: str) -> None:
     for structure in (AnswerSchema.of(City), AnswerSchema.of(SCHEMA)):
         with pytest.raises(ValueError, match=r".") as caught:
             structure.read(text)
@@ -216,7 +216,7 @@ def test_parts_of_an_object_are_none(text: str) -> None:
         assert not text.startswith('{"a":{') or str(caught.value) == "the JSON is nested too deeply"
 
 
-def test_an_array_is_found_only_where_one_is_asked_for() -> None:
+def test_json_array_is_found_only_if_the_schema_is_an_array() -> None:
     text = 'As {it} is: [1, 2, 3] and no "[more]"'
     assert AnswerSchema.of(Numbers).read(text) == Numbers([1, 2, 3])
     assert AnswerSchema.of({"type": "array"}).read(text) == [1, 2, 3]
@@ -226,18 +226,18 @@ def test_an_array_is_found_only_where_one_is_asked_for() -> None:
     assert AnswerSchema.of({"type": ["object", "null"]}).read("null") is None
 
 
-def test_strict_models_read_json_as_json() -> None:
-    """Of Python's values, a strict model takes no text for a date, and no list for a tuple."""
+def test_strict_pydantic_model_is_validated_in_json_mode() -> None:
+    """In Python mode, a strict model accepts no string as a date, and no list as a tuple."""
     parsed = AnswerSchema.of(Strict).read('{"day": "2026-11-22", "pair": [1, 2]}')
     assert parsed == Strict(day=dt.date(2026, 11, 22), pair=(1, 2))
 
 
-def test_models_that_hold_themselves() -> None:
+def test_recursive_pydantic_model_is_parsed() -> None:
     node = AnswerSchema.of(Node).read('Well: {"value": 1, "below": [{"value": 2}]}')
     assert node == Node(value=1, below=[Node(value=2)])
 
 
-def test_the_forms_of_a_form() -> None:
+def test_response_format_may_be_a_pydantic_model_a_schema_or_an_openai_format() -> None:
     assert AnswerSchema.of(City).name == AnswerSchema.of(SCHEMA).name == AnswerSchema.of(OPENAIS).name == "City"
     assert AnswerSchema.of(SCHEMA).schema == AnswerSchema.of(OPENAIS).schema == SCHEMA
     assert AnswerSchema.of(SCHEMA).schema is not SCHEMA

@@ -1,4 +1,4 @@
-"""What is told of calls: records for hooks, and OpenTelemetry's spans, by its own SDK."""
+"""Telemetry of calls: records for hooks, and OpenTelemetry spans, checked with its SDK."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from lazyprompt import CallLog, CallRecord, ChatPrompter, ModuleError, Msg, PromptFile, PromptLibrary, Prompty, Reply
 from lazyprompt.modules import telemetry
 from lazyprompt.modules.clients._base import Request
-from modules.online_scenes import ASKED, FEW, common_for, give_up, module, run_in_loop, ways
+from modules.online_scenes import ASKED, FEW, cancel_call, common_for, module, run_in_loop, ways
 from support.client_scenes import KEY, TIMEOUT
 from support.model_server.server import Answer, Cut, ModelServer, Slow, Status
 
@@ -48,7 +48,7 @@ def server(server: ModelServer) -> ModelServer:
 
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
-    """What OpenTelemetry is told; its one provider for all of a process stays as it is."""
+    """The exported spans; the global provider of OpenTelemetry stays unchanged."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(telemetry, "_tracer", lambda: provider.get_tracer("lazyprompt"))
@@ -65,7 +65,7 @@ def attributes(span: ReadableSpan) -> Mapping[str, Any]:
 
 
 @SOME
-def test_each_call_is_one_record(server: ModelServer, source: str) -> None:
+def test_each_call_passes_one_record_to_each_hook(server: ModelServer, source: str) -> None:
     records: list[CallRecord] = []
     more: list[CallRecord] = []
     model = module(server, source, hooks=[records.append, more.append], max_tokens=50)
@@ -82,7 +82,7 @@ def test_each_call_is_one_record(server: ModelServer, source: str) -> None:
 
 
 @SOME
-def test_calls_that_fail_are_told_with_what_came(server: ModelServer, source: str) -> None:
+def test_record_of_a_failed_call_has_the_error_and_the_received_part(server: ModelServer, source: str) -> None:
     records: list[CallRecord] = []
     model = module(server, source, hooks=[records.append])
     server.faults = lambda _: Status(400)
@@ -108,20 +108,20 @@ def test_calls_that_fail_are_told_with_what_came(server: ModelServer, source: st
 
 
 @SOME
-def test_calls_that_are_given_up_are_told(server: ModelServer, source: str) -> None:
+def test_cancelled_and_closed_calls_are_recorded(server: ModelServer, source: str) -> None:
     records: list[CallRecord] = []
     model = module(server, source, hooks=[records.append])
     with model.stream(ASKED) as stream:
         next(stream.deltas())
     server.faults = [Slow(first=TIMEOUT)]
 
-    async def given_up() -> None:
-        await give_up(model, server)
+    async def cancel_all() -> None:
+        await cancel_call(model, server)
         async with model.astream(ASKED) as astream:
             async for _ in astream.deltas():
                 break
 
-    run_in_loop(model, given_up())
+    run_in_loop(model, cancel_all())
     assert [type(record.error) for record in records] == [GeneratorExit, asyncio.CancelledError, GeneratorExit]
     assert [record.streamed for record in records] == [True, False, True]
     assert records[1].reply is None
@@ -131,17 +131,17 @@ def test_calls_that_are_given_up_are_told(server: ModelServer, source: str) -> N
 
 
 @pytest.mark.slow
-def test_retries_are_one_call(server: ModelServer) -> None:
+@SOME
+def test_call_with_retries_is_one_record(server: ModelServer, source: str) -> None:
     records: list[CallRecord] = []
-    for source in FEW:
-        server.faults = [Status(500, retry_after=0.2), Status(429, retry_after=0.01)]
-        module(server, source, retries=2, hooks=[records.append])(ASKED)
-    assert [record.error for record in records] == [None] * 4
-    assert all(record.seconds >= 0.2 for record in records)
-    assert len(server.seen) == 12
+    server.faults = [Status(500, retry_after=0.2), Status(429, retry_after=0.01)]
+    module(server, source, retries=2, hooks=[records.append])(ASKED)
+    assert [record.error for record in records] == [None]
+    assert records[0].seconds >= 0.2
+    assert len(server.seen) == 3
 
 
-def test_what_is_never_sent_is_no_call(server: ModelServer) -> None:
+def test_call_that_is_not_sent_is_not_recorded(server: ModelServer) -> None:
     records: list[CallRecord] = []
     model = module(server, "openai", hooks=[records.append])
     model.payload(ASKED)
@@ -152,7 +152,7 @@ def test_what_is_never_sent_is_no_call(server: ModelServer) -> None:
 
 
 @SOME
-def test_a_hook_that_fails_takes_no_answer_away(
+def test_failing_hook_is_logged_and_does_not_affect_the_call(
     server: ModelServer, source: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     records: list[CallRecord] = []
@@ -174,7 +174,7 @@ def test_a_hook_that_fails_takes_no_answer_away(
     assert KEY not in caplog.text
 
 
-def test_a_log_has_a_line_for_each_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_log_has_one_line_for_each_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lazyprompt.modules.telemetry.time.time", lambda: 100.5014)
     path, payload = tmp_path / "calls.jsonl", {"messages": [{"role": "user", "content": "Grüße \ud800"}]}
     params: dict[str, Any] = {"tools": [{"name": "f"}], "response_format": {"type": "text"}, "cache_control": {"a": 1}}
@@ -198,7 +198,7 @@ def test_a_log_has_a_line_for_each_call(tmp_path: Path, monkeypatch: pytest.Monk
     ]
 
 
-def test_a_hook_that_ends_the_program_does(server: ModelServer) -> None:
+def test_keyboard_interrupt_in_a_hook_is_raised(server: ModelServer) -> None:
     def end(_: CallRecord) -> None:
         raise KeyboardInterrupt
 
@@ -212,7 +212,7 @@ PROVIDERS = {"gemini": "gcp.gemini"}
 
 
 @SOME
-def test_each_call_is_a_span_of_the_conventions(server: ModelServer, source: str, spans: InMemorySpanExporter) -> None:
+def test_each_call_is_a_genai_span(server: ModelServer, source: str, spans: InMemorySpanExporter) -> None:
     params = {**common_for(source), "stop": "END"}
     for way in ways(module(server, source), ASKED, **params):
         way()
@@ -238,7 +238,7 @@ def test_each_call_is_a_span_of_the_conventions(server: ModelServer, source: str
     ("source", "provider"),
     [("xai", "x_ai"), ("moonshot", "moonshot_ai"), ("gemini", "gcp.gemini"), ("mistral", "mistral")],
 )
-def test_a_span_has_the_names_of_the_conventions(spans: InMemorySpanExporter, source: str, provider: str) -> None:
+def test_span_attributes_have_the_genai_names(spans: InMemorySpanExporter, source: str, provider: str) -> None:
     same = {"temperature": 1, "top_p": 2, "top_k": 3, "seed": 4, "frequency_penalty": 5, "presence_penalty": 6}
     limits = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
     reply = Reply(Msg("assistant", "Hello", "assistant", usage={"prompt_tokens": 1, "total_tokens": 1}), {})
@@ -261,7 +261,7 @@ def test_a_span_has_the_names_of_the_conventions(spans: InMemorySpanExporter, so
         }
 
 
-def test_a_span_names_the_prompt_of_a_file_or_library(
+def test_span_has_name_and_version_of_a_prompt_from_a_file_or_library(
     server: ModelServer, spans: InMemorySpanExporter, tmp_path: Path
 ) -> None:
     body = "user:\nWhat is the capital of France?\n"
@@ -292,7 +292,7 @@ def test_a_span_names_the_prompt_of_a_file_or_library(
 
 
 @SOME
-def test_no_word_of_what_was_said_is_in_a_span(server: ModelServer, source: str, spans: InMemorySpanExporter) -> None:
+def test_span_contains_no_prompt_response_or_key(server: ModelServer, source: str, spans: InMemorySpanExporter) -> None:
     model = module(server, source)
     for way in ways(model, ASKED):
         way()
@@ -306,7 +306,7 @@ def test_no_word_of_what_was_said_is_in_a_span(server: ModelServer, source: str,
 
 
 @SOME
-def test_failures_are_told_by_their_kind(server: ModelServer, source: str, spans: InMemorySpanExporter) -> None:
+def test_span_of_a_failed_call_has_error_kind(server: ModelServer, source: str, spans: InMemorySpanExporter) -> None:
     model = module(server, source)
     server.faults = [Status(429)]
     with pytest.raises(ModuleError):
@@ -317,7 +317,7 @@ def test_failures_are_told_by_their_kind(server: ModelServer, source: str, spans
     with model.stream(ASKED) as stream:
         next(stream.deltas())
     server.faults = [Slow(first=TIMEOUT)]
-    run_in_loop(model, give_up(model, server))
+    run_in_loop(model, cancel_call(model, server))
     server.answer = Answer("", prompt_tokens=3, completion_tokens=0)
     with pytest.raises(ModuleError):
         model(ASKED)
@@ -325,10 +325,10 @@ def test_failures_are_told_by_their_kind(server: ModelServer, source: str, spans
     kinds = ["rate limit", "cut", "GeneratorExit", "CancelledError", "empty"]
     told = [(attributes(span)["error.type"], span.status.description, span.status.status_code) for span in found]
     assert told == [(kind, kind, StatusCode.ERROR) for kind in kinds]
-    assert attributes(found[-1])["gen_ai.usage.input_tokens"] == 3  # what was paid for
+    assert attributes(found[-1])["gen_ai.usage.input_tokens"] == 3  # the tokens of an empty response are paid for
 
 
-def test_spans_lie_in_the_callers_and_do_not_stay(server: ModelServer, spans: InMemorySpanExporter) -> None:
+def test_spans_are_children_of_the_callers_current_span(server: ModelServer, spans: InMemorySpanExporter) -> None:
     provider = TracerProvider()
     tracer = provider.get_tracer("caller")
     model = module(server, "openai")
@@ -344,11 +344,11 @@ def test_spans_lie_in_the_callers_and_do_not_stay(server: ModelServer, spans: In
     provider.shutdown()
 
 
-def test_without_opentelemetry_there_are_none(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_work_without_opentelemetry(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as without_tracer:
         without_tracer.setattr(telemetry, "_tracer", lambda: None)
         assert module(server, "openai")(ASKED) == "the answer"
-    telemetry._tracer.cache_clear()  # noqa: SLF001 - what it knows is what is in question
+    telemetry._tracer.cache_clear()  # noqa: SLF001 - its cache is tested
     for name in [name for name in sys.modules if name.partition(".")[0] == "opentelemetry"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
@@ -357,6 +357,6 @@ def test_without_opentelemetry_there_are_none(server: ModelServer, monkeypatch: 
     telemetry._tracer.cache_clear()  # noqa: SLF001 - the same
 
 
-def test_the_global_provider_is_used_whenever_it_is_set() -> None:
-    telemetry._tracer.cache_clear()  # noqa: SLF001 - what it knows is what is in question
+def test_tracer_comes_from_the_global_provider() -> None:
+    telemetry._tracer.cache_clear()  # noqa: SLF001 - its cache is tested
     assert type(telemetry._tracer()).__name__ in ("ProxyTracer", "Tracer")  # noqa: SLF001 - the same

@@ -1,4 +1,4 @@
-"""Local models on a real llama.cpp: what it was given, and what it said, to the token."""
+"""Local models on a real llama.cpp: prompts and responses are exact to the token."""
 
 import asyncio
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ CALL = {"lang": "Dutch", "tone": "briefly", "input": "And ab  tomorrow?\n\n  中
 
 
 class Served(NamedTuple):
-    """A model that is served."""
+    """A model, and the address of the engine that serves it."""
 
     make: Make
     path: Path
     url: str
 
     def module(self, **more: Any) -> TrainableModule:
-        """A module that asks it."""
+        """A module that calls the engine."""
         given: dict[str, Any] = {"max_tokens": 24, "temperature": 0.0, "extra_body": {"grammar": WORDS}, **more}
         return TrainableModule(self.path, url=self.url, **given).prompt(PROMPTER)
 
@@ -38,8 +38,8 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
-def adding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A model whose file says that a BOS goes before each text, and brings no template."""
+def bos_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A model without a template, whose file makes the engine add a BOS token to each text."""
     make = MAKES["llama"]
     path = make.write(tmp_path_factory.mktemp("model") / "tiny.gguf", add_bos=True, template=False)
     with served(path) as engine:
@@ -47,7 +47,7 @@ def adding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.mark.slow
-def test_the_engine_counts_the_tokens_that_our_tokenizer_counts(model: Served) -> None:
+def test_usage_of_the_engine_equals_the_token_counts_of_the_tokenizer(model: Served) -> None:
     module = model.module()
     reply = module(CALL, HISTORY)
     assert reply.usage is not None
@@ -55,13 +55,13 @@ def test_the_engine_counts_the_tokens_that_our_tokenizer_counts(model: Served) -
     assert reply.usage["completion_tokens"] == len(model.make.tokenizer().encode(reply + model.make.eos).ids)
 
 
-def test_the_prompt_is_what_the_engines_own_template_makes(model: Served) -> None:
+def test_rendered_prompt_equals_the_template_output_of_the_engine(model: Served) -> None:
     messages = PROMPTER.generate_prompt(CALL, HISTORY, return_dict=True)["messages"]
     made, why = LlamaCpp(model.url).prompt(messages)
     assert (model.module().render(CALL, HISTORY).text, "") == (made, why)
 
 
-def test_what_is_sent_is_what_payload_says(model: Served) -> None:
+def test_engine_receives_the_prompt_of_the_payload(model: Served) -> None:
     module = model.module()
     payload = module.payload(CALL, HISTORY)
     assert payload["prompt"] == module.render(CALL, HISTORY).text
@@ -69,7 +69,7 @@ def test_what_is_sent_is_what_payload_says(model: Served) -> None:
     assert payload["stop"] == [model.make.eos]
 
 
-def test_all_ways_to_ask_get_the_same_answer(model: Served) -> None:
+def test_call_stream_acall_and_astream_give_the_same_reply(model: Served) -> None:
     module = model.module()
     reply = module(CALL, HISTORY)
     assert reply.startswith("so ")
@@ -94,7 +94,7 @@ def test_all_ways_to_ask_get_the_same_answer(model: Served) -> None:
     module.close()
 
 
-def test_stop_strings_end_the_answer_and_are_no_part_of_it(model: Served) -> None:
+def test_response_ends_before_a_stop_string(model: Served) -> None:
     module = model.module()
     whole = str(module(CALL))
     before, _, _ = whole.partition(" then ")
@@ -109,7 +109,7 @@ def test_stop_strings_end_the_answer_and_are_no_part_of_it(model: Served) -> Non
     assert always.payload(CALL)["stop"] == [" then ", model.make.eos]
 
 
-def test_ids_get_the_same_answer_as_text(model: Served) -> None:
+def test_token_id_and_text_prompts_give_the_same_response(model: Served) -> None:
     module, safe = model.module(), model.module(safe_tokens=True, tokenizer=model.make.tokenizer())
     reply, safely = module(CALL, HISTORY), safe(CALL, HISTORY)
     assert (safely, safely.usage, safely.finish) == (reply, reply.usage, reply.finish)
@@ -133,7 +133,7 @@ def test_forged_control_tokens_are_plain_text(model: Served) -> None:
     assert structure(model.module(), evil, past) == plain
     unsafe = model.module(safe_tokens=True, tokenizer=model.make.tokenizer())
     assert structure(unsafe, evil, past) == plain
-    # Even where the text itself is left as it is.
+    # Even if the text itself is not neutralized.
     unsafe.prompt(PROMPTER.with_safety("off"))
     assert structure(unsafe, evil, past) == plain
     assert forged in unsafe.render(evil, past).text
@@ -142,55 +142,61 @@ def test_forged_control_tokens_are_plain_text(model: Served) -> None:
     assert reply.usage["prompt_tokens"] == len(unsafe.payload(evil, past)["prompt"])
 
 
-@pytest.mark.parametrize("ids", [False, True], ids=["text", "ids"])
-def test_there_is_one_bos_where_template_and_engine_both_have_one(adding: Served, ids: bool) -> None:  # noqa: FBT001 - two ways
-    make = adding.make
-    module = adding.module(chat_template=make.template, safe_tokens=ids, tokenizer=make.tokenizer())
+TEXT_OR_IDS = pytest.mark.parametrize("ids", [False, True], ids=["text", "ids"])
+
+
+@TEXT_OR_IDS
+def test_prompt_has_one_bos_if_template_and_engine_both_add_one(bos_model: Served, *, ids: bool) -> None:
+    make = bos_model.make
+    module = bos_model.module(chat_template=make.template, safe_tokens=ids, tokenizer=make.tokenizer())
     reply = module(CALL)
     assert reply.usage is not None
     text = module.render(CALL).text
     assert text.count(make.bos) == 1
     assert reply.usage["prompt_tokens"] == len(make.tokenizer().encode(text).ids)
     sent = module.payload(CALL)["prompt"]
-    assert received_prompt(adding.url, sent) == text
+    assert received_prompt(bos_model.url, sent) == text
     assert isinstance(sent, list) == ids
 
 
-@pytest.mark.parametrize("ids", [False, True], ids=["text", "ids"])
-def test_there_is_one_bos_where_only_the_engine_has_one(adding: Served, ids: bool) -> None:  # noqa: FBT001 - two ways
-    make = adding.make
-    module = adding.module(markers="chatml", safe_tokens=ids, tokenizer=make.tokenizer())
+@TEXT_OR_IDS
+def test_prompt_has_one_bos_if_only_the_engine_adds_one(bos_model: Served, *, ids: bool) -> None:
+    make = bos_model.make
+    module = bos_model.module(markers="chatml", safe_tokens=ids, tokenizer=make.tokenizer())
     text = module.render(CALL).text
     assert make.bos not in text
-    assert received_prompt(adding.url, module.payload(CALL)["prompt"]) == make.bos + text
+    assert received_prompt(bos_model.url, module.payload(CALL)["prompt"]) == make.bos + text
 
 
-def test_there_is_one_bos_where_only_the_template_has_one(model: Served) -> None:
-    for module in (model.module(), model.module(safe_tokens=True, tokenizer=model.make.tokenizer())):
-        sent = received_prompt(model.url, module.payload(CALL)["prompt"])
-        assert sent == module.render(CALL).text
-        assert sent.count(model.make.bos) == (model.make.bos != "<|endoftext|>")
+@TEXT_OR_IDS
+def test_prompt_has_one_bos_if_only_the_template_adds_one(model: Served, *, ids: bool) -> None:
+    module = model.module(safe_tokens=ids, tokenizer=model.make.tokenizer())
+    sent = received_prompt(model.url, module.payload(CALL)["prompt"])
+    assert sent == module.render(CALL).text
+    assert sent.count(model.make.bos) == (model.make.bos != "<|endoftext|>")
 
 
-def test_the_engine_is_asked_once_for_its_bos(adding: Served) -> None:
-    # With a BOS in the prompt, the second payload of a module that knows needs no engine.
-    module = adding.module(chat_template=adding.make.template)
+def test_bos_of_the_engine_is_requested_once_per_module(bos_model: Served) -> None:
+    # The second payload needs no request to the engine.
+    module = bos_model.module(chat_template=bos_model.make.template)
     sent = module.payload(CALL)["prompt"]
-    assert not sent.startswith(adding.make.bos)
+    assert not sent.startswith(bos_model.make.bos)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lazyprompt.modules.trainable.llama_cpp_ids_before_text", None)
         assert module.payload(CALL)["prompt"] == sent
 
 
-def test_markers_serve_as_well_as_the_template(model: Served) -> None:
-    own = Markers(soh="<|im_start|>user\n", eoh="<|im_end|>\n", soa="<|im_start|>assistant\n", eoa="<|im_end|>\n")
-    for markers in (own, "chatml"):
-        module = model.module(markers=markers)
-        assert module(CALL).startswith("so ")
-        assert module.render(CALL).text == PROMPTER.with_markers(markers).generate_prompt(CALL)
+OWN = Markers(soh="<|im_start|>user\n", eoh="<|im_end|>\n", soa="<|im_start|>assistant\n", eoa="<|im_end|>\n")
 
 
-def test_an_answer_of_a_form_is_held_to_it_by_the_engine(model: Served) -> None:
+@pytest.mark.parametrize("markers", [OWN, "chatml"], ids=["markers", "family"])
+def test_prompt_is_rendered_with_markers_instead_of_the_template(model: Served, markers: Markers | str) -> None:
+    module = model.module(markers=markers)
+    assert module(CALL).startswith("so ")
+    assert module.render(CALL).text == PROMPTER.with_markers(markers).generate_prompt(CALL)
+
+
+def test_engine_constrains_the_response_to_the_schema(model: Served) -> None:
     schema = {"title": "colour", "enum": ["red", "blue"]}
     module = model.module(extra_body=None)
     assert module(CALL, response_format=schema).parsed in ("red", "blue")
@@ -198,14 +204,14 @@ def test_an_answer_of_a_form_is_held_to_it_by_the_engine(model: Served) -> None:
 
 
 @pytest.mark.slow
-def test_shared_modules_ask_one_engine(model: Served) -> None:
+def test_shared_modules_use_one_engine(model: Served) -> None:
     module = model.module()
     shared = module.share("Say something about {animal}.")
     assert shared({"animal": "otters", "input": "Go on."}).startswith("so ")
     assert "otters" in shared.render({"animal": "otters", "input": "Go on."}).text
     assert module.prompter is PROMPTER
     assert shared.url == module.url
-    # The engine that one of them starts is the engine of both.
+    # An engine that one of the modules starts serves both.
     unserved = TrainableModule(model.path)
     other = unserved.share("Be brief.")
     with unserved:
@@ -214,7 +220,7 @@ def test_shared_modules_ask_one_engine(model: Served) -> None:
     assert (unserved.status(), other.status()) == ("stopped", "stopped")
 
 
-def test_a_reply_has_the_report_of_its_budget(model: Served) -> None:
+def test_reply_has_the_trim_report_of_the_budget(model: Served) -> None:
     module = model.module(budget=Budget(400, CharTokenCounter()))
     reply = module(CALL, [("A question that is long enough to be dropped. " * 9, "An answer.")])
     assert reply.trim is not None

@@ -1,20 +1,19 @@
-"""What an engine may answer in the place of an answer: one error each, with what had come."""
+"""Each fault of an engine is one error, with the received part of the response."""
 
 from typing import Any
 
 import pytest
 
 from lazyprompt import TrainableModule
-from lazyprompt.errors import EngineError, ModuleError
+from lazyprompt.errors import ModuleError
 from lazyprompt.modules.clients._faults import FaultKind
 from modules.local_models import call_error
-from modules.online_scenes import ask_by
+from modules.online_scenes import WAYS, ask_by
 from support.model_server.server import Answer, Cut, Drop, Ends, Malformed, Misbehaviour, ModelServer, Slow, Status
 
 
 def make_module(server: ModelServer, **more: Any) -> TrainableModule:
-    given: dict[str, Any] = {"retries": 0, **more}
-    return TrainableModule("m", url=server.url("completions"), markers="chatml", **given)
+    return TrainableModule("m", url=server.url("completions"), markers="chatml", **{"retries": 0, **more})
 
 
 @pytest.mark.parametrize(
@@ -32,24 +31,24 @@ def make_module(server: ModelServer, **more: Any) -> TrainableModule:
         (Malformed(page=True), "malformed", "malformed"),
     ],
 )
-def test_each_fault_is_one_error(fault: Misbehaviour, kind: FaultKind, streamed: FaultKind) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_server_fault_is_an_engine_error(fault: Misbehaviour, kind: FaultKind, streamed: FaultKind, way: str) -> None:
     with ModelServer(Answer("so far so good")) as server:
         module = make_module(server)
-        for way, expected in (("call", kind), ("stream", streamed), ("acall", kind), ("astream", streamed)):
-            server.faults = [fault]
-            error = call_error(lambda way=way: ask_by(way, module, "hi"))  # type: ignore[misc]  # bound now
-            assert (error.kind, way) == (expected, way)
-            assert str(error).startswith("other: ")
-            if isinstance(fault, Cut | Ends) and "stream" in way:
-                assert "so far so good".startswith(str(error.partial))
-                assert str(error.partial)
-            server.faults = []
-            assert ask_by(way, module, "hi") == "so far so good"
+        server.faults = [fault]
+        error = call_error(lambda: ask_by(way, module, "hi"))
+        assert error.kind == (streamed if "stream" in way else kind)
+        assert str(error).startswith("other: ")
+        if isinstance(fault, Cut | Ends) and "stream" in way:
+            assert "so far so good".startswith(str(error.partial))
+            assert str(error.partial)
+        server.faults = []
+        assert ask_by(way, module, "hi") == "so far so good"
         module.close()
 
 
 @pytest.mark.slow
-def test_an_engine_that_is_overloaded_is_asked_again() -> None:
+def test_request_to_an_overloaded_engine_is_retried() -> None:
     with ModelServer() as server:
         server.faults = [Status(503, retry_after=0), Drop()]
         module = make_module(server, retries=2)
@@ -59,7 +58,7 @@ def test_an_engine_that_is_overloaded_is_asked_again() -> None:
         assert len(server.seen) == 3
 
 
-def test_an_engine_that_says_nothing_for_long_is_given_up() -> None:
+def test_engine_that_does_not_respond_is_a_timeout() -> None:
     with ModelServer() as server:
         server.faults = [Slow(first=30.0)]
         module = make_module(server, timeout=0.2)
@@ -68,11 +67,11 @@ def test_an_engine_that_says_nothing_for_long_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \n", "<think>hm", "<|im_end|>pong"])
-def test_an_answer_that_says_nothing_is_an_error(text: str) -> None:
+@pytest.mark.parametrize("way", ["call", "stream"])
+def test_empty_response_is_an_error(text: str, way: str) -> None:
     with ModelServer(Answer(text, finish="length" if "think" in text else "stop")) as server:
         module = make_module(server)
-        for way in ("call", "stream"):
-            with pytest.raises((EngineError, ModuleError)) as told:
-                ask_by(way, module, "hi")
-            assert told.value.kind == "empty"
+        with pytest.raises(ModuleError) as caught:
+            ask_by(way, module, "hi")
+        assert caught.value.kind == "empty"
         module.close()

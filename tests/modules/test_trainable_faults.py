@@ -1,4 +1,4 @@
-"""The life of a local engine in the hands of a module, and all that may go wrong with it."""
+"""Local engines that a module starts and stops, and their faults."""
 
 import asyncio
 import copy
@@ -26,15 +26,14 @@ GREEDY: dict[str, Any] = {"max_tokens": 24, "temperature": 0.0, "extra_body": {"
 
 
 def local(model: Path, **more: Any) -> TrainableModule:
-    given: dict[str, Any] = {**GREEDY, "retries": 0, **more}
-    return TrainableModule(model, **given)
+    return TrainableModule(model, **{**GREEDY, "retries": 0, **more})
 
 
 def port_of(module: TrainableModule) -> int:
     return int(module.url.rpartition(":")[2])
 
 
-def test_it_runs_as_long_as_the_block(model: Path) -> None:
+def test_engine_runs_until_the_with_block_ends(model: Path) -> None:
     module = local(model)
     assert module.status() == "stopped"
     assert repr(module) == f"TrainableModule({str(model)!r}, engine='llama.cpp', stopped)"
@@ -52,7 +51,7 @@ def test_it_runs_as_long_as_the_block(model: Path) -> None:
     assert not find_processes(model)
 
 
-def test_it_can_be_started_again_at_another_port(model: Path) -> None:
+def test_engine_can_be_started_again_on_another_port(model: Path) -> None:
     module = local(model)
     with module.start(**QUICK):
         first = port_of(module)
@@ -68,14 +67,14 @@ def _another(port: int) -> int:
     return next(number for number in range(port + 1, port + 100) if is_free(number))
 
 
-def test_the_engine_gets_its_options(model: Path, tmp_path: Path) -> None:
+def test_start_passes_options_and_log_to_the_engine(model: Path, tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
     with local(model).start(context=256, threads=1, log=log) as module, pytest.raises(EngineError, match="256 tokens"):
         module("long " * 100)
     assert str(model) in log.read_text()
 
 
-def test_before_the_start_there_is_nothing_to_ask(model: Path) -> None:
+def test_call_before_start_is_an_error(model: Path) -> None:
     module = local(model)
     for call in (
         lambda: module("hi"),
@@ -90,8 +89,8 @@ def test_before_the_start_there_is_nothing_to_ask(model: Path) -> None:
     assert module.payload("hi")["prompt"] == module.render("hi").text
 
 
-def test_what_runs_already_is_not_started(model: Path, caplog: pytest.LogCaptureFixture) -> None:
-    # LazyLLM's programs call start() whatever the address; it was an error.
+def test_start_of_a_module_with_a_url_has_no_effect(model: Path, caplog: pytest.LogCaptureFixture) -> None:
+    # start() with a url raised an error, but programs for LazyLLM call it always.
     module = TrainableModule(model, url="http://127.0.0.1:9/v1/")
     assert (module.url, module.status()) == ("http://127.0.0.1:9", "running")
     with caplog.at_level("INFO", "lazyprompt"):
@@ -104,7 +103,7 @@ def test_what_runs_already_is_not_started(model: Path, caplog: pytest.LogCapture
     assert "start it manually and pass its url=" in str(call_error(TrainableModule(model, engine="other").start))
 
 
-def test_a_copy_is_the_same_module_with_an_engine_of_its_own(model: Path) -> None:
+def test_copied_module_has_the_same_settings_and_its_own_engine(model: Path) -> None:
     prompter = ChatPrompter("Answer in {lang}.")
     with local(model).prompt(prompter, history=[["a", "b"]]).start(**QUICK) as module:
         call = {"lang": "Dutch", "input": "hi"}
@@ -122,14 +121,14 @@ def test_a_copy_is_the_same_module_with_an_engine_of_its_own(model: Path) -> Non
         there.close()
 
 
-def test_a_key_is_in_no_pickle() -> None:
+def test_module_with_a_key_cannot_be_pickled() -> None:
     module = TrainableModule("org/m", url="http://127.0.0.1:9", markers="chatml", api_key=Secret("sk-secret"))
     with pytest.raises(TypeError, match="a secret can.t be pickled"):
         pickle.dumps(module)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_engine_that_is_killed_while_it_answers_is_told_with_its_log(model: Path, way: str) -> None:
+def test_error_of_an_engine_killed_during_a_call_has_the_signal_and_the_log(model: Path, way: str) -> None:
     records: list[CallRecord] = []
     module = local(model, hooks=[records.append])
     with module.start(**QUICK), ThreadPoolExecutor(1) as pool:
@@ -144,7 +143,7 @@ def test_an_engine_that_is_killed_while_it_answers_is_told_with_its_log(model: P
         assert "is served at" in str(error)  # the log's last line
         assert [record.error for record in records] == [error]
         assert module.status() == "died"
-        # And from now on.
+        # Later calls fail too.
         error = call_error(lambda: ask_by(way, module, "hi"))
         assert (error.kind, "was terminated by SIGKILL" in str(error)) == ("connection", True)
         assert module.start(**QUICK).status() == "running"
@@ -157,7 +156,7 @@ def _is_connected(port: int) -> bool:
     return any(one[3] == "01" and int(one[2].partition(":")[2], 16) == port for one in lines)
 
 
-# It says two words of an answer, and dies or waits.
+# An engine that sends two words of a response, and then dies or waits.
 TALKING = """
 import http.server, os, signal, sys, time
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -175,7 +174,7 @@ http.server.HTTPServer((sys.argv[2], int(sys.argv[3])), Handler).serve_forever()
 """
 
 
-def test_what_came_before_an_engine_died_is_kept(model: Path) -> None:
+def test_text_received_before_the_engine_died_is_in_the_error(model: Path) -> None:
     module = local(model)
     module.engine = script_engine(TALKING.replace("WAITS", "False"))._replace(name="other")
     with module.start():
@@ -190,7 +189,7 @@ def test_what_came_before_an_engine_died_is_kept(model: Path) -> None:
             _ = stream.reply
 
 
-def test_stopping_it_ends_the_calls_that_are_under_way(model: Path) -> None:
+def test_stopping_the_engine_ends_running_calls(model: Path) -> None:
     module = local(model)
     module.engine = script_engine(TALKING.replace("WAITS", "True"))._replace(name="other")
     stream = module.start().stream("hi")
@@ -202,9 +201,9 @@ def test_stopping_it_ends_the_calls_that_are_under_way(model: Path) -> None:
     assert str(asked.result().partial) == "so far"
 
 
-def test_a_prompt_that_is_too_long_is_told(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prompt_longer_than_the_context_window_is_an_overflow(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with local(model).start(**QUICK) as module:
-        # It lives, so nobody waits to see it die.
+        # The engine runs, so the module does not wait for its end.
         monkeypatch.setattr(EngineProcess, "why", None)
         for call in (lambda: module("long " * 400), lambda: list(module.stream("long " * 400))):
             error = call_error(call)
@@ -213,7 +212,7 @@ def test_a_prompt_that_is_too_long_is_told(model: Path, monkeypatch: pytest.Monk
         assert module("hi").startswith("so ")
 
 
-def test_an_answer_that_is_cut_off_by_the_context_ends_for_its_length(model: Path) -> None:
+def test_response_cut_off_by_the_context_window_has_the_finish_reason_length(model: Path) -> None:
     with local(model, max_tokens=5000, extra_body=None).start(context=256, threads=1) as module:
         reply = module("hi")
         assert reply.finish == "length"

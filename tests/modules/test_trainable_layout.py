@@ -1,4 +1,4 @@
-"""How a local model's prompts are laid out, which engine serves it, and what each engine is sent."""
+"""How the prompts of a local model are formatted, and which engine serves the model."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ SHOUTING = "{% for m in messages %}{{ m.role | upper }}: {{ m.content }}\n{% end
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
-    """A file without a template, of a name that says nothing."""
+    """A GGUF file without a template, whose name belongs to no family."""
     return LLAMA.write(tmp_path / "nobody-bare.gguf", template=False)
 
 
@@ -34,12 +34,12 @@ def text(model: Any = "", **given: Any) -> str:
     return module(model, **given).render("hi").text
 
 
-def test_a_gguf_file_brings_its_template(gguf: Path) -> None:
+def test_chat_template_is_read_from_a_gguf_file(gguf: Path) -> None:
     assert text(gguf) == CHATML_HI
     assert text(str(gguf)) == CHATML_HI
 
 
-def test_ids_that_are_sent_come_out_of_a_cache(folder: Path) -> None:
+def test_token_cache_is_shared_by_modules(folder: Path) -> None:
     kept = TokenCache(LLAMA.tokenizer())
     history = [["hi", "Hello <|eot_id|>"]]
 
@@ -49,19 +49,19 @@ def test_ids_that_are_sent_come_out_of_a_cache(folder: Path) -> None:
     first = ids(kept)
     before = kept.size
     assert before > 0
-    # Another module has it from there.
+    # Another module reads the ids from the cache.
     assert ids(kept) == first == ids(LLAMA.tokenizer())
     assert kept.size == before
     assert ids(kept, history) == ids(LLAMA.tokenizer(), history)
     assert kept.size > before
 
 
-def test_a_directory_brings_its_template(folder: Path) -> None:
+def test_chat_template_is_read_from_a_model_directory(folder: Path) -> None:
     assert text(folder) == LLAMA.bos + LLAMA_HI
     assert text(f"{folder}/") == LLAMA.bos + LLAMA_HI
 
 
-def test_a_template_that_is_given_goes_before_the_models(gguf: Path, folder: Path, tmp_path: Path) -> None:
+def test_chat_template_argument_overrides_the_template_of_the_model(gguf: Path, folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "own.jinja"
     file.write_text(SHOUTING)
     for given in (SHOUTING, file, str(file), ChatTemplate.load(SHOUTING)):
@@ -70,8 +70,8 @@ def test_a_template_that_is_given_goes_before_the_models(gguf: Path, folder: Pat
     assert text(folder, chat_template=gguf) == CHATML_HI
 
 
-def test_a_template_that_is_given_has_the_models_special_tokens(bare: Path, folder: Path, tmp_path: Path) -> None:
-    # Else its BOS is no text at all, and nobody knows which texts are control tokens.
+def test_chat_template_argument_uses_the_special_tokens_of_the_model(bare: Path, folder: Path, tmp_path: Path) -> None:
+    # Without them, BOS would be empty, and control tokens in the input would not be neutralized.
     for model in (bare, folder):
         made = module(model, chat_template=LLAMA.template)
         assert made.render("hi").text == LLAMA.bos + LLAMA_HI
@@ -82,7 +82,7 @@ def test_a_template_that_is_given_has_the_models_special_tokens(bare: Path, fold
     assert text(bare, chat_template=tmp_path / "tokenizer_config.json").startswith("<mine>")
 
 
-def test_markers_that_are_given_go_before_the_models_template(gguf: Path) -> None:
+def test_markers_argument_overrides_the_template_of_the_model(gguf: Path) -> None:
     assert text(gguf, markers="llama-3") == LLAMA.bos + LLAMA_HI
     assert text(gguf, markers="meta-llama/Meta-Llama-3-8B-Instruct") == LLAMA.bos + LLAMA_HI
     own = Markers(soh="<u>", eoh="</u>", soa="<a>", eoa="</a>", stop=("</a>",))
@@ -91,23 +91,26 @@ def test_markers_that_are_given_go_before_the_models_template(gguf: Path) -> Non
     assert made.payload("hi")["stop"] == ["</a>"]
 
 
-def test_a_family_is_known_by_the_models_name(bare: Path, tmp_path: Path) -> None:
-    for name in ("Qwen/Qwen2.5-7B-Instruct", "qwen2.5:7b", "/models/Qwen2.5-7B-Instruct-Q4_K_M.gguf"):
-        assert text(name) == CHATML_HI
+@pytest.mark.parametrize("name", ["Qwen/Qwen2.5-7B-Instruct", "qwen2.5:7b", "/models/Qwen2.5-7B-Instruct-Q4_K_M.gguf"])
+def test_family_is_recognized_by_the_model_name(name: str) -> None:
+    assert text(name) == CHATML_HI
+
+
+def test_family_is_recognized_by_the_file_name(bare: Path, tmp_path: Path) -> None:
     assert text(bare.rename(tmp_path / "Qwen2.5-0.5B-Instruct-Q8_0.gguf")) == CHATML_HI
 
 
-def test_a_model_of_no_known_family_is_told_what_to_do(bare: Path) -> None:
+def test_unknown_model_family_is_an_error_with_advice(bare: Path) -> None:
     for model in (bare, "nobody/knows-it"):
         made = module(model)
-        with pytest.raises(TemplateError, match=r"chat_template=.*markers=.*lazyprompt list families") as told:
+        with pytest.raises(TemplateError, match=r"chat_template=.*markers=.*lazyprompt list families") as caught:
             made.render("hi")
-        assert str(model) in str(told.value)
+        assert str(model) in str(caught.value)
     with pytest.raises(TemplateError, match="pass base_model, chat_template= or markers="):
         module().render("hi")
 
 
-def test_the_ids_that_a_tokenizer_adds_before_each_text_are_found() -> None:
+def test_ids_before_text_finds_the_special_tokens_that_a_tokenizer_adds() -> None:
     tokenizer = LLAMA.tokenizer()
     assert ids_before_text(tokenizer) == []
     bos, eos = (tokenizer.encode(token).ids[0] for token in (LLAMA.bos, LLAMA.eos))
@@ -123,7 +126,7 @@ def test_the_ids_that_a_tokenizer_adds_before_each_text_are_found() -> None:
     ("status", "body", "ids"),
     [(200, b'{"tokens": [1, "x", 2]}', [1, 2]), (200, b'{"tokens": 1}', None), (500, b"{}", None)],
 )
-def test_llama_cpp_is_asked_once_for_the_ids_that_it_adds(status: int, body: bytes, ids: list[int] | None) -> None:
+def test_ids_added_by_llama_cpp_are_read_with_one_request(status: int, body: bytes, ids: list[int] | None) -> None:
     asked: list[object] = []
 
     def reply(path: str, headers: dict[str, str], content: bytes) -> tuple[Script, Any]:
@@ -137,43 +140,58 @@ def test_llama_cpp_is_asked_once_for_the_ids_that_it_adds(status: int, body: byt
     assert asked == [("/tokenize", "1", {"content": "", "add_special": True})]
 
 
-def test_what_is_wrong_in_itself_is_said_when_the_module_is_made(gguf: Path) -> None:
-    with pytest.raises(TemplateError, match="pass only one of them"):
-        module(gguf, chat_template=SHOUTING, markers="chatml")
-    with pytest.raises(TemplateError, match="no model family is known for 'qwne'"):
-        module(gguf, markers="qwne")
-    with pytest.raises(TemplateError, match="no response format is known for 'hermse'.*did you mean 'hermes'"):
-        module(gguf, answers="hermse")
-    with pytest.raises(EngineError, match="unknown engine 'vlm'.*did you mean 'vllm'"):
-        module(gguf, engine="vlm")
-    with pytest.raises(EngineError, match="lmdeploy does not accept token ids"):
-        module(gguf, engine="lmdeploy", safe_tokens=True)
-    for url in ("", "localhost:8000", "ftp://127.0.0.1"):
-        with pytest.raises(EngineError, match=r"url must be an http\(s\) URL such as http://127.0.0.1:8000"):
-            module(gguf, url=url)
-    for timeout in (0, -1.0, None, "60", float("nan")):
-        with pytest.raises(EngineError, match="timeout must be a positive number"):
-            module(gguf, timeout=timeout)
-    with pytest.raises(EngineError, match="pass the key as api_key="):
-        module(gguf, options={"api_key": "abcdef"})
-    for name, least in (("retries", 0), ("concurrency", 1), ("max_answer_bytes", 1)):
-        module(gguf, **{name: least})
-        for wrong, said in ((least - 1, f"at least {least}, not {least - 1}"), ("1", "an integer, not '1'")):
-            with pytest.raises(EngineError, match=f"^{name} must be {said}$"):
-                module(gguf, **{name: wrong})
-    template = ChatTemplate.load(CHATML)
-    with pytest.raises(EngineError, match="^base_model must be a model's name or path, not ChatTemplate$"):
-        TrainableModule(template)  # type: ignore[arg-type]  # that is the point
-    with pytest.raises(EngineError, match="^engine must be a name or an Engine, not ChatTemplate$"):
-        module(gguf, engine=template)
-    with pytest.raises(TemplateError, match="^expected the name of a model or family, or Markers, not ChatTemplate$"):
-        module(gguf, markers=template)
-    with pytest.raises(TemplateError, match="^chat_template must be a ChatTemplate, its path or its text, not M"):
-        module(gguf, chat_template=Markers())
+TEMPLATE = ChatTemplate.load(CHATML)
 
 
-def test_a_template_that_is_broken_is_not_passed_over(tmp_path: Path) -> None:
-    # By its name it would be ChatML.
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({"chat_template": SHOUTING, "markers": "chatml"}, TemplateError, "pass only one of them"),
+        ({"markers": "qwne"}, TemplateError, "no model family is known for 'qwne'"),
+        ({"answers": "hermse"}, TemplateError, "no response format is known for 'hermse'.*did you mean 'hermes'"),
+        ({"engine": "vlm"}, EngineError, "unknown engine 'vlm'.*did you mean 'vllm'"),
+        ({"engine": "lmdeploy", "safe_tokens": True}, EngineError, "lmdeploy does not accept token ids"),
+        *(
+            ({"url": url}, EngineError, r"url must be an http\(s\) URL such as http://127.0.0.1:8000")
+            for url in ("", "localhost:8000", "ftp://127.0.0.1")
+        ),
+        *(
+            ({"timeout": timeout}, EngineError, "timeout must be a positive number")
+            for timeout in (0, -1.0, None, "60", float("nan"))
+        ),
+        ({"options": {"api_key": "abcdef"}}, EngineError, "pass the key as api_key="),
+        ({"base_model": TEMPLATE}, EngineError, "^base_model must be a model's name or path, not ChatTemplate$"),
+        ({"engine": TEMPLATE}, EngineError, "^engine must be a name or an Engine, not ChatTemplate$"),
+        (
+            {"markers": TEMPLATE},
+            TemplateError,
+            "^expected the name of a model or family, or Markers, not ChatTemplate$",
+        ),
+        (
+            {"chat_template": Markers()},
+            TemplateError,
+            "^chat_template must be a ChatTemplate, its path or its text, not M",
+        ),
+    ],
+    ids=str,
+)
+def test_invalid_argument_is_rejected_by_the_constructor(
+    gguf: Path, given: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        TrainableModule(**{"base_model": gguf, "url": NOWHERE, **given})
+
+
+@pytest.mark.parametrize(("name", "least"), [("retries", 0), ("concurrency", 1), ("max_answer_bytes", 1)])
+def test_integer_setting_has_a_minimum(gguf: Path, name: str, least: int) -> None:
+    module(gguf, **{name: least})
+    for wrong, reason in ((least - 1, f"at least {least}, not {least - 1}"), ("1", "an integer, not '1'")):
+        with pytest.raises(EngineError, match=f"^{name} must be {reason}$"):
+            module(gguf, **{name: wrong})
+
+
+def test_invalid_template_or_model_file_is_an_error_even_if_the_family_is_known(tmp_path: Path) -> None:
+    # By the name alone, it would be ChatML.
     model = write_model(tmp_path / "qwen2.5.gguf", {"default": "{% for m in %}"}, weights=False)
     with pytest.raises(TemplateError, match="line 1"):
         text(model)
@@ -194,17 +212,17 @@ def test_a_template_that_is_broken_is_not_passed_over(tmp_path: Path) -> None:
         ("nobody.gguf", NOWHERE, "llama.cpp"),
         ("llama3.2:3b", None, "ollama"),
         ("llama3.2:3b", NOWHERE, "ollama"),
-        # What runs there is not to be seen by weights, nor by what is installed here.
+        # The engine at a URL is unknown, whatever the model or the installed packages.
         ("weights", NOWHERE, "other"),
         ("Qwen/Qwen2.5-7B-Instruct", NOWHERE, "other"),
         ("not-here.gguf", NOWHERE, "other"),
         ("", NOWHERE, "other"),
-        # A mere name, as the documents have it.
+        # A name without an engine, as in LazyLLM's documentation.
         ("internlm2-chat-7b", None, "other"),
         ("", None, "other"),
     ],
 )
-def test_the_engine_is_chosen_by_the_model(
+def test_engine_is_chosen_by_the_model_and_the_url(
     model: str, url: str | None, engine: str, gguf: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert gguf.parent == folder.parent
@@ -213,15 +231,13 @@ def test_the_engine_is_chosen_by_the_model(
 
 
 @pytest.mark.parametrize("model", ["nowhere/not-here.gguf", "not-here.gguf", "org/model-GGUF", "a/b/c", "."])
-def test_a_model_that_is_not_there_is_told_of_at_once(
-    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_model_is_rejected_immediately(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(EngineError, match=f"{model}"):
         TrainableModule(model)
 
 
-def test_a_mere_name_lays_prompts_out_and_says_at_the_start_what_is_missing() -> None:
+def test_module_without_an_engine_renders_prompts_but_cannot_start() -> None:
     made = TrainableModule("internlm2-chat-7b").prompt("Help.")
     assert made.render("hi").text.endswith("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")
     with pytest.raises(EngineError, match=r"an engine for 'internlm2-chat-7b'.* set engine= to one of llama"):
@@ -232,13 +248,13 @@ def test_a_mere_name_lays_prompts_out_and_says_at_the_start_what_is_missing() ->
         TrainableModule("owner/name", engine="other").start()
 
 
-def test_the_home_directory_is_known_by_its_sign(gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tilde_in_the_model_path_is_expanded(gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(gguf.parent))
     assert TrainableModule("~/nobody.gguf").base_model == str(gguf)
     assert TrainableModule(Path("~/nobody.gguf")).render("hi").text == CHATML_HI
 
 
-# The form of answers: what the template shows, else what the name says, else Hermes'.
+# The format of responses: that of the template, else that of the model name, else that of Hermes.
 WEATHER: dict[str, Any] = {
     "type": "function",
     "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}},
@@ -255,13 +271,13 @@ WEATHER: dict[str, Any] = {
         ("nobody/knows-it", "{{ messages }}", "hermes"),
     ],
 )
-def test_the_form_of_answers_is_the_templates_or_else_the_names(model: str, template: str, form: str) -> None:
+def test_response_form_is_that_of_the_template_or_else_of_the_model_name(model: str, template: str, form: str) -> None:
     layout = module(model, chat_template=template).layout
     assert (layout.answers, layout.bos) == (form, "")
     assert module(model, chat_template=template, answers="llama").layout.answers == "llama"
 
 
-def test_the_form_of_answers_may_be_in_the_template_for_tools(folder: Path) -> None:
+def test_response_form_is_recognized_in_the_tool_use_template(folder: Path) -> None:
     templates = [{"name": "default", "template": CHATML}, {"name": "tool_use", "template": CHATML + "[TOOL_CALLS]"}]
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": templates}))
     made = module(folder)
@@ -270,7 +286,7 @@ def test_the_form_of_answers_may_be_in_the_template_for_tools(folder: Path) -> N
     assert made.render("hi", tools=[WEATHER]).text == CHATML_HI + "[TOOL_CALLS]"
 
 
-def test_the_form_of_answers_is_that_of_the_markers() -> None:
+def test_response_form_is_that_of_the_markers() -> None:
     assert module("Qwen/Qwen3-Coder-30B", engine="vllm").layout.answers == "Qwen/Qwen3-Coder-30B"
     assert module("nobody/knows-it", markers="mistral-v3").layout.answers == "mistral-v3"
     assert module("Qwen/Qwen3-Coder-30B", markers=Markers(eoa="</bot>")).layout.answers == "Qwen/Qwen3-Coder-30B"
@@ -279,7 +295,7 @@ def test_the_form_of_answers_is_that_of_the_markers() -> None:
         assert module("qwen2.5", answers=markers).layout.answers == markers
 
 
-def test_an_engine_of_ones_own_is_a_value() -> None:
+def test_engine_argument_may_be_a_custom_engine() -> None:
     own = ENGINES["vllm"]._replace(name="acme")
     assert module("qwen2.5", engine=own).engine is own
 
@@ -296,11 +312,11 @@ def test_an_engine_of_ones_own_is_a_value() -> None:
         ("<|turn>model\n<|channel>thought\n", True),
         ("<|im_start|>assistant\n<think>\n\n</think>\n\n", False),
         ("<|im_start|>assistant\n", False),
-        # What the user says of thoughts opens none.
+        # A reasoning tag of the user opens no reasoning.
         ("<|im_start|>user\nwhat is <think>?<|im_end|>\n<|im_start|>assistant\n", False),
         ("<|im_start|>user\n<think><|im_end|>\n<|im_start|>assistant\n", False),
         ("", False),
     ],
 )
-def test_a_prompt_opens_a_thought_where_it_ends_so(prompt: str, opened: bool) -> None:  # noqa: FBT001 - the table's
+def test_opens_thought_is_true_only_if_the_prompt_ends_with_a_reasoning_tag(prompt: str, opened: bool) -> None:  # noqa: FBT001 - the table's
     assert opens_thought(prompt) is opened

@@ -1,4 +1,4 @@
-"""What each engine is sent, with its parameters, its forms, and as ids or text."""
+"""The requests to each engine: parameters, schemas, and prompts as text or token ids."""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ def server() -> Iterator[ModelServer]:
         yield made
 
 
-# What each engine is sent: vLLM's CompletionRequest, SGLang's, LMDeploy's, Ollama's generate; others get nothing but
+# The fields of vLLM's CompletionRequest, SGLang's, LMDeploy's and Ollama's generate; other engines get only
 # OpenAI's fields.
 GIVEN = {"max_tokens": 5, "temperature": 0.5, "top_p": 0.9, "seed": 7}
 COMMON = {**GIVEN, "stop": ["X", "<|eot_id|>"]}
@@ -54,7 +54,7 @@ def make_module(engine: str, url: str = NOWHERE) -> TrainableModule:
 
 
 @pytest.mark.parametrize("engine", SENT)
-def test_each_engine_is_sent_what_it_knows(engine: str) -> None:
+def test_payload_has_the_fields_that_each_engine_supports(engine: str) -> None:
     prompt, params, structured = SENT[engine]
     made = make_module(engine)
     assert made.payload("hi") == {"model": "org/m", "prompt": prompt, **params}
@@ -70,13 +70,13 @@ def test_each_engine_is_sent_what_it_knows(engine: str) -> None:
         assert formed == {"model": "org/m", **params, "prompt": formed["prompt"]}
 
 
-def test_all_engines_have_a_row() -> None:
+def test_expected_payloads_cover_all_engines() -> None:
     assert SENT.keys() == ENGINES.keys()
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "lmdeploy", "other"])
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_what_an_engine_sees_is_what_payload_says(server: ModelServer, engine: str, streamed: bool) -> None:  # noqa: FBT001 - two ways
+def test_engine_receives_the_payload(server: ModelServer, engine: str, streamed: bool) -> None:  # noqa: FBT001 - two ways
     made = make_module(engine, server.url("completions"))
     before = len(server.seen)
     if streamed:
@@ -96,14 +96,14 @@ def test_what_an_engine_sees_is_what_payload_says(server: ModelServer, engine: s
 
 
 @pytest.mark.parametrize(("engine", "voice"), [("vllm", "completions"), ("ollama", "ollama-generate")])
-def test_the_tokens_that_an_engine_counts_are_the_usage(server: ModelServer, engine: str, voice: str) -> None:
+def test_usage_is_the_token_count_of_the_engine(server: ModelServer, engine: str, voice: str) -> None:
     server.answer = Answer("pong", prompt_tokens=7, completion_tokens=5)
     with make_module(engine, server.url(voice).removesuffix("/v1")) as made:
         assert made("hi").usage == {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}
     server.answer = Answer()
 
 
-def test_a_streaming_module_streams_each_call(server: ModelServer) -> None:
+def test_module_with_stream_true_streams_each_call(server: ModelServer) -> None:
     """The constructor accepted stream= as a call parameter, and the first call raised an error."""
     before = len(server.seen)
     with TrainableModule("org/m", url=server.url("completions"), markers="chatml", stream=True) as made:
@@ -111,7 +111,7 @@ def test_a_streaming_module_streams_each_call(server: ModelServer) -> None:
     assert [seen.streamed for seen in server.seen[before:]] == [True, True]
 
 
-def test_the_key_of_an_engine_is_sent_and_never_shown(server: ModelServer) -> None:
+def test_key_of_an_engine_is_sent_and_not_shown(server: ModelServer) -> None:
     made = module("org/m", engine="vllm", url=server.url("completions"), markers="chatml", api_key="sk-secret")
     before = len(server.seen)
     assert made("hi") == "pong"
@@ -119,14 +119,14 @@ def test_the_key_of_an_engine_is_sent_and_never_shown(server: ModelServer) -> No
     assert server.seen[before].headers["authorization"] == "Bearer sk-secret"
     assert "sk-secret" not in f"{made!r}{made.payload('hi')}"
     refused = module("org/m", engine="vllm", url=server.url("completions"), markers="chatml", api_key="wrong")
-    with pytest.raises(EngineError) as told:
+    with pytest.raises(EngineError) as caught:
         refused("hi")
     refused.close()
-    assert told.value.kind == "key"
-    assert "wrong" not in str(told.value)
+    assert caught.value.kind == "key"
+    assert "wrong" not in str(caught.value)
 
 
-def test_a_payload_is_made_where_no_engine_runs(folder: Path) -> None:
+def test_payload_works_without_a_running_engine(folder: Path) -> None:
     made = TrainableModule(folder, engine="sglang", safe_tokens=True)
     prompt = made.payload("hi")["prompt"]
     assert prompt == LLAMA.tokenizer().encode(LLAMA.bos + LLAMA_HI).ids
@@ -134,7 +134,7 @@ def test_a_payload_is_made_where_no_engine_runs(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("adds", [False, True])
-def test_a_bos_is_left_out_where_the_tokenizer_adds_one(folder: Path, adds: bool) -> None:  # noqa: FBT001 - two ways
+def test_bos_is_left_out_if_the_tokenizer_adds_one(folder: Path, adds: bool) -> None:  # noqa: FBT001 - two ways
     from tokenizers.processors import TemplateProcessing  # noqa: PLC0415 - here alone
 
     tokenizer = LLAMA.tokenizer()
@@ -144,18 +144,18 @@ def test_a_bos_is_left_out_where_the_tokenizer_adds_one(folder: Path, adds: bool
     tokenizer.save(str(folder / "tokenizer.json"))
     made = module(folder, engine="sglang")
     assert made.payload("hi")["prompt"] == ("" if adds else LLAMA.bos) + LLAMA_HI
-    # Ids are those that the engine makes of the text.
+    # The ids equal those that the engine makes from the text.
     safe = module(folder, engine="sglang", safe_tokens=True)
     assert safe.payload("hi")["prompt"].count(number) == 1
     plain = module(folder, engine="sglang", markers="chatml", safe_tokens=True)
     assert plain.payload("hi")["prompt"].count(number) == adds
-    # The text of a caller that began with it counted as a BOS, and the ids had none.
+    # A BOS token in the caller's text counted as the BOS of the prompt, and the ids had none.
     raw = module(folder, engine="sglang", markers="llama-3", safe_tokens=True).prompt(None)
     assert raw.payload(f"{LLAMA.bos}hi")["prompt"].count(number) == adds
 
 
-def test_ids_need_a_tokenizer(gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Where no model is named, the tokenizer that lies about is none of it.
+def test_safe_tokens_require_a_tokenizer(gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without a model, a tokenizer file in the current folder is not used.
     LLAMA.tokenizer().save(str(tmp_path / "tokenizer.json"))
     monkeypatch.chdir(tmp_path)
     for made in (module(gguf, safe_tokens=True), module(markers="chatml", engine="vllm", safe_tokens=True)):
@@ -163,17 +163,17 @@ def test_ids_need_a_tokenizer(gguf: Path, tmp_path: Path, monkeypatch: pytest.Mo
             made.payload("hi")
 
 
-def test_the_prompt_and_the_model_are_no_parameters_of_a_call() -> None:
-    made = module("org/m", markers="chatml")
-    taken: dict[str, Any] = {"prompt": "mine", "model": "other", "stream": True}
-    for name, value in taken.items():
-        with pytest.raises(EngineError, match=f"{name!r} cannot be a call parameter"):
-            made.payload("hi", **{name: value})
-    with pytest.raises(EngineError, match="'model' cannot be a call parameter"):
-        module("org/m", markers="chatml", model="other").payload("hi")
+@pytest.mark.parametrize(
+    ("defaults", "params"),
+    [({}, {"prompt": "mine"}), ({}, {"model": "other"}), ({}, {"stream": True}), ({"model": "other"}, {})],
+)
+def test_prompt_model_and_stream_are_rejected_as_parameters(defaults: dict[str, Any], params: dict[str, Any]) -> None:
+    (name,) = {**defaults, **params}
+    with pytest.raises(EngineError, match=f"{name!r} cannot be a call parameter"):
+        module("org/m", markers="chatml", **defaults).payload("hi", **params)
 
 
-def test_what_is_wrong_in_a_call_is_said_before_anything_is_sent() -> None:
+def test_invalid_history_tools_or_budget_are_rejected_before_anything_is_sent() -> None:
     made = module("org/m", markers="chatml")
     with pytest.raises(HistoryError):
         made("hi", history=[{"role": "wizard", "content": "x"}])

@@ -1,4 +1,4 @@
-"""What the tests of one client need. What all clients have in common is tested in test_online and its siblings."""
+"""Helpers for the tests of one client. Behaviour common to all clients is tested in test_online*."""
 
 import asyncio
 import traceback
@@ -20,7 +20,7 @@ from support.model_server.server import ModelServer
 
 
 class ClientTests:
-    """What tests of a client inherit. They say which provider, and how its client is made."""
+    """Base class of the tests of a client. Subclasses set the provider, and how its client is made."""
 
     provider: ClassVar[str]
 
@@ -87,17 +87,17 @@ def settings_for(
 
 
 def ask(content: str = "ping", model: str = "m", **params: object) -> Request:
-    """A request of one user's turn in OpenAI's form."""
+    """A request with one user message in OpenAI's format."""
     return Request(model, {"messages": [{"role": "user", "content": content}]}, params)
 
 
 def parse_answer(provider: str, answer: object) -> Msg:
-    """What a module makes of an answer."""
+    """The message of a response, as a module parses it."""
     return ChatFormatter(SOURCES[provider].provider).parse(answer)
 
 
 class Streamed(NamedTuple):
-    """A stream to its end."""
+    """A complete stream."""
 
     answer: dict[str, Any]
     deltas: list[Delta]
@@ -127,7 +127,7 @@ def raised_error(what: Callable[[], object]) -> Exception:
 
 
 def ways(client: OfficialClient, request: Request) -> Iterator[Callable[[], object]]:
-    """The four ways to ask a client: functions that give the answer, or the list of events."""
+    """The four ways to call a client: functions that return the response, or the list of events."""
 
     async def asend() -> object:
         try:

@@ -26,9 +26,7 @@ class TestAnthropicClient(ClientTests):
     def connect(self, settings: ClientSettings) -> OfficialClient:
         return anthropic.connect(settings)
 
-    def test_the_arguments_of_half_a_call_are_kept_as_they_were_written(
-        self, server: ModelServer, client: OfficialClient
-    ) -> None:
+    def test_incomplete_tool_call_arguments_become_raw_input(self, server: ModelServer, client: OfficialClient) -> None:
         server.answer = Answer("", calls=(("c1", "weather", {"city": "Paris"}),))
         server.faults = lambda _: HalfCall()
         msg, deltas, complete = self.streamed(client, self.request(client))
@@ -38,25 +36,25 @@ class TestAnthropicClient(ClientTests):
         assert complete
 
     @pytest.mark.filterwarnings("ignore:The model .* is deprecated")
-    def test_an_answer_of_any_length_may_come_unstreamed(self, server: ModelServer, client: OfficialClient) -> None:
+    def test_large_max_tokens_are_sent_without_streaming(self, server: ModelServer, client: OfficialClient) -> None:
         server.answer = Answer("pong")
         for model in ("claude-opus-4-5", "claude-opus-4-1-20250805@m"):
             client.send(self.request(client, HI, model=model, max_tokens=200_000))
         assert [seen.body["max_tokens"] for seen in server.seen] == [200_000, 200_000]
 
-    def test_names_of_parameters(self, client: OfficialClient) -> None:
+    def test_common_parameters_are_renamed(self, client: OfficialClient) -> None:
         assert client.params({}) == {"max_tokens": anthropic.DEFAULT_MAX_TOKENS}
         kept = {"max_tokens": 7, "metadata": {"user_id": "u"}}
         assert client.params({**kept, "stop": ["a"]}) == {**kept, "stop_sequences": ["a"]}
 
-    def test_a_budget_for_thoughts_comes_on_top(self, client: OfficialClient) -> None:
+    def test_thinking_budget_is_added_to_the_default_max_tokens(self, client: OfficialClient) -> None:
         thinking = {"type": "enabled", "budget_tokens": 2000}
         assert client.params({"thinking": thinking})["max_tokens"] == anthropic.DEFAULT_MAX_TOKENS + 2000
         assert client.params({"thinking": thinking, "max_tokens": 2001})["max_tokens"] == 2001
         assert client.params({"thinking": {"type": "adaptive"}})["max_tokens"] == anthropic.DEFAULT_MAX_TOKENS
 
     @pytest.mark.parametrize(
-        ("name", "said"),
+        ("name", "words"),
         [
             ("seed", "does not accept 'seed'; remove it$"),
             ("temperature", "does not accept 'temperature'; remove it, or .*2023-06-01"),
@@ -64,24 +62,22 @@ class TestAnthropicClient(ClientTests):
             ("max_token", "does not accept 'max_token' \\(did you mean 'max_tokens'\\?\\); remove it$"),
         ],
     )
-    def test_parameters_that_are_none_are_not_lost_in_silence(
-        self, client: OfficialClient, name: str, said: str
-    ) -> None:
-        with pytest.raises(ModuleError, match=said):
+    def test_unsupported_parameters_are_rejected(self, client: OfficialClient, name: str, words: str) -> None:
+        with pytest.raises(ModuleError, match=words):
             client.params({name: 1})
 
-    def test_the_way_to_a_temperature_that_the_error_names(self, server: ModelServer) -> None:
+    def test_temperature_is_sent_with_the_api_version_that_the_error_advises(self, server: ModelServer) -> None:
         with self.opened(server, default_headers=OLD_VERSION) as client:
             client.send(self.request(client, HI, extra_body={"temperature": 0.5}))
         assert server.seen[0].headers["anthropic-version"] == "2023-06-01"
         assert server.seen[0].body["temperature"] == 0.5
 
-    def test_a_credential_of_another_kind_needs_no_key(self, server: ModelServer) -> None:
+    def test_auth_token_option_replaces_the_key(self, server: ModelServer) -> None:
         with self.opened(server, key=None, auth_token="other") as client:  # noqa: S106 - no secret
             client.send(self.request(client))
         assert server.seen[0].headers["authorization"] == "Bearer other"
 
-    def test_a_schema_as_the_api_takes_it(self, server: ModelServer, client: OfficialClient) -> None:
+    def test_schema_is_sent_in_the_form_that_the_api_accepts(self, server: ModelServer, client: OfficialClient) -> None:
         schema: Any = {
             "type": "object",
             "properties": {"size": {"type": "integer", "minimum": 1}, "name": {"type": "string"}},
@@ -96,11 +92,11 @@ class TestAnthropicClient(ClientTests):
         assert server.seen[0].body["output_config"] == {"format": {"type": "json_schema", "schema": made}}
         assert client.structured({"type": "object", "additionalProperties": {"type": "string"}}, "x") is None
 
-    def test_a_client_that_knows_no_schemas(self, client: OfficialClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_old_client_package_sends_no_schema(self, client: OfficialClient, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delattr("anthropic.transform_schema")
         assert client.structured({"type": "object", "properties": {}}, "x") is None
 
-    def test_an_unhandled_class_of_the_client_is_a_request_fault(self, client: OfficialClient) -> None:
+    def test_unlisted_anthropic_error_is_a_request_fault(self, client: OfficialClient) -> None:
         from anthropic import AnthropicError, CredentialsError  # noqa: PLC0415 - slow
 
         kinds = [client.fault(error) for error in (AnthropicError("no"), CredentialsError("none"))]
@@ -135,7 +131,7 @@ DEFINED: Mapping[str, Any] = {
         ({"$defs": {"A": {"type": "array", "items": {"$ref": "#/$defs/A"}}}, "$ref": "#/$defs/A"}, False),
     ],
 )
-def test_which_schemas_the_api_can_keep_to(schema: Any, fits: bool) -> None:  # noqa: FBT001 - a parameter
+def test_expressible_accepts_only_schemas_that_the_api_supports(schema: Any, fits: bool) -> None:  # noqa: FBT001 - a parameter
     assert expressible(schema) is fits
 
 
@@ -147,7 +143,7 @@ def collect(*events: Any) -> dict[str, Any]:
     return collector.answer()
 
 
-def test_blocks_that_are_no_text() -> None:
+def test_streamed_reasoning_citations_and_tool_blocks_are_collected() -> None:
     block, delta = "content_block_start", "content_block_delta"
     search = {"type": "server_tool_use", "id": "s", "name": "web"}
     answer = collect(
@@ -200,6 +196,6 @@ def test_blocks_that_are_no_text() -> None:
         {"type": "message_delta", "usage": 3},
     ],
 )
-def test_events_that_are_none_say_nothing(event: object) -> None:
+def test_invalid_events_are_ignored(event: object) -> None:
     assert not anthropic.connect(ClientSettings(None, None, 1.0, 0, {})).collector().feed(event)
     assert ChatFormatter("anthropic").parse(collect(event)).text == ""

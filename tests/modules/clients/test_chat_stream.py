@@ -1,4 +1,4 @@
-"""Streams of OpenAI's forms put together: calls in all the ways in which servers tell them, and whatever else comes."""
+"""Collected streams in OpenAI's format: tool calls in every server's style, and arbitrary events."""
 
 import json
 from typing import Any
@@ -93,7 +93,7 @@ CALLS: dict[str, tuple[list[list[dict[str, Any]]], list[tuple[str | None, str, s
 
 
 @pytest.mark.parametrize(("pieces", "calls"), CALLS.values(), ids=CALLS)
-def test_calls_are_put_together_however_a_server_tells_them(
+def test_streamed_tool_calls_are_assembled_for_every_server_style(
     pieces: list[list[dict[str, Any]]], calls: list[tuple[str | None, str, str]]
 ) -> None:
     collector, deltas = collect(*(chunk(tool_calls=told) for told in pieces), chunk("tool_calls"))
@@ -114,7 +114,7 @@ def test_calls_are_put_together_however_a_server_tells_them(
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking"])
-def test_thoughts_have_many_names_and_are_told_once(name: str) -> None:
+def test_reasoning_is_read_from_each_field_name(name: str) -> None:
     collector, deltas = collect(
         chunk(**{name: "So "}), chunk(**{name: "then", "content": "a"}), chunk("stop", content="b")
     )
@@ -123,12 +123,12 @@ def test_thoughts_have_many_names_and_are_told_once(name: str) -> None:
     assert collector.answer()["choices"][0]["message"] == said
 
 
-def test_a_server_in_a_change_of_names_says_a_thought_twice() -> None:
+def test_reasoning_in_two_fields_of_one_chunk_is_read_once() -> None:
     _, deltas = collect(chunk(reasoning="x", reasoning_content="x"))
     assert deltas == [Delta("thinking", "x")]
 
 
-def test_signed_thoughts_are_joined_up_to_their_signatures() -> None:
+def test_signed_reasoning_pieces_are_joined_up_to_their_signature() -> None:
     blocks = [
         [{"type": "thinking", "thinking": "So "}],
         [{"type": "thinking", "thinking": "then"}],
@@ -144,7 +144,7 @@ def test_signed_thoughts_are_joined_up_to_their_signatures() -> None:
     ]
 
 
-def test_refusals_and_text_in_parts_are_text() -> None:
+def test_refusals_and_content_parts_are_read_as_text_and_reasoning() -> None:
     collector, deltas = collect(
         chunk(content=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, "c"]),
         chunk(content=[{"type": "thinking", "thinking": [{"text": "h"}, {"text": "m"}]}, {"thinking": "no"}]),
@@ -156,16 +156,20 @@ def test_refusals_and_text_in_parts_are_text() -> None:
     assert collector.answer()["choices"][0]["message"] == said
 
 
-def test_usage_counts_wherever_it_is_and_the_last_one_does() -> None:
-    early, late = {"prompt_tokens": 1, "completion_tokens": 1}, {"prompt_tokens": 1, "completion_tokens": 9}
-    with_each = [{**chunk(content="a"), "usage": early}, {**chunk("stop"), "usage": late}, chunk()]
-    in_choice = [chunk(content="a"), {"choices": [{**chunk("stop")["choices"][0], "usage": late}]}]
-    behind = [chunk("stop", content="a"), {"choices": [], "usage": late}]
-    for events in (with_each, in_choice, behind):
-        assert collect(*events)[0].answer()["usage"] == late
+EARLY, LATE = ({"prompt_tokens": 1, "completion_tokens": tokens} for tokens in (1, 9))
+USAGES: dict[str, list[object]] = {
+    "in each chunk": [{**chunk(content="a"), "usage": EARLY}, {**chunk("stop"), "usage": LATE}, chunk()],
+    "in the choice": [chunk(content="a"), {"choices": [{**chunk("stop")["choices"][0], "usage": LATE}]}],
+    "after the choices": [chunk("stop", content="a"), {"choices": [], "usage": LATE}],
+}
 
 
-def test_a_stream_is_complete_once_it_said_why_it_ended() -> None:
+@pytest.mark.parametrize("events", USAGES.values(), ids=USAGES)
+def test_last_reported_usage_of_a_stream_is_used(events: list[object]) -> None:
+    assert collect(*events)[0].answer()["usage"] == LATE
+
+
+def test_stream_is_complete_after_a_finish_reason() -> None:
     collector = ChatCollector()
     for finish, complete in ((None, False), ("", False), ("stop", True), (None, True)):
         collector.feed(chunk(finish))
@@ -173,7 +177,7 @@ def test_a_stream_is_complete_once_it_said_why_it_ended() -> None:
     assert collector.answer()["choices"][0]["finish_reason"] == "stop"
 
 
-def test_other_choices_are_not_mixed_in() -> None:
+def test_other_choices_of_a_stream_are_ignored() -> None:
     second = {"choices": [{"index": 1, "delta": {"content": "other"}, "finish_reason": "stop"}]}
     collector, deltas = collect(chunk(content="mine"), second)
     assert deltas == [Delta("text", "mine")]
@@ -189,7 +193,7 @@ VALUES = st.recursive(
 
 
 @given(st.lists(VALUES, max_size=6))
-def test_whatever_comes_raises_nothing(events: list[object]) -> None:
+def test_arbitrary_events_raise_no_error(events: list[object]) -> None:
     for collector in (ChatCollector(), TextCollector()):
         for event in events:
             for delta in collector.feed(event):
@@ -205,7 +209,7 @@ def test_whatever_comes_raises_nothing(events: list[object]) -> None:
     st.lists(st.text(max_size=6), min_size=8, max_size=8),
     st.integers(1, 4),
 )
-def test_however_it_is_cut_it_reads_the_same(kinds: list[str], texts: list[str], size: int) -> None:
+def test_collected_response_does_not_depend_on_the_chunk_size(kinds: list[str], texts: list[str], size: int) -> None:
     thought = "".join(text for kind, text in zip(kinds, texts, strict=False) if kind == "think")
     said = "".join(text for kind, text in zip(kinds, texts, strict=False) if kind == "text")
     calls = [json.dumps({"x": text}) for kind, text in zip(kinds, texts, strict=False) if kind == "call"]
@@ -232,7 +236,7 @@ def test_however_it_is_cut_it_reads_the_same(kinds: list[str], texts: list[str],
     assert "".join(delta.text for delta in deltas) == thought + said + "".join(calls)
 
 
-def test_flat_text() -> None:
+def test_stream_of_a_text_completion_is_collected() -> None:
     collector = TextCollector()
     events: list[object] = [
         {"id": "c", "created": 1, "model": "m", "choices": [{"index": 0, "text": "a", "finish_reason": None}]},
@@ -284,5 +288,5 @@ SCHEMAS: dict[str, tuple[dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize(("schema", "strict"), SCHEMAS.values(), ids=SCHEMAS)
-def test_schemas_of_the_strict_mode(schema: dict[str, Any], *, strict: bool) -> None:
+def test_is_strict_recognizes_schemas_of_the_strict_mode(schema: dict[str, Any], *, strict: bool) -> None:
     assert is_strict(schema) == strict

@@ -1,4 +1,4 @@
-"""What an error of a client, a status or the words of a server mean."""
+"""The fault kinds of client errors, HTTP statuses and error messages."""
 
 import json
 from collections.abc import Callable
@@ -29,7 +29,7 @@ from lazyprompt.modules.clients._faults import (
 SETTINGS = ClientSettings("http://127.0.0.1:9", Secret("k.k"), 1.0, 0, {})
 
 
-def test_a_status_says_what_went_wrong() -> None:
+def test_http_status_determines_the_fault_kind() -> None:
     statuses = (None, 299, 300, 400, 401, 402, 403, 404, 408, 409, 413, 422, 424, 429, 499, 500, 503)
     assert {status: kind_of_refusal(status, "", WORDS, None) for status in statuses} == {
         **dict.fromkeys((299, 300, 400, 409, 422, 499), "request"),
@@ -40,7 +40,7 @@ def test_a_status_says_what_went_wrong() -> None:
         408: "timeout",
         413: "overflow",
     }
-    # The words of a server count unless the status says it all.
+    # The message of the server decides unless the status is unambiguous.
     clear = [status for status in statuses if kind_of_refusal(status, "arrearage", {"arrearage": "cut"}, None) != "cut"]
     assert clear == [401, 404, 408, 429]
     seen = {
@@ -49,7 +49,7 @@ def test_a_status_says_what_went_wrong() -> None:
     assert seen == {299: None, 300: 300}
 
 
-# Error messages of the servers' documentation and of issues about them.
+# Error messages from the servers' documentation and issues.
 MESSAGES = """
 overflow: {"code": "context_length_exceeded"}
 overflow: {"type": "exceed_context_size_error"}
@@ -110,6 +110,7 @@ overflow: {"type": "exceed_context_size_error"}
 """
 
 
+@pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize(
     ("words", "messages"),
     [
@@ -120,12 +121,12 @@ overflow: {"type": "exceed_context_size_error"}
     ],
     ids=["openai", "anthropic", "gemini", "ollama"],
 )
-def test_each_servers_words_say_what_went_wrong(words: Any, messages: str) -> None:
+def test_error_message_of_each_server_determines_the_fault_kind(words: Any, messages: str, *, nested: bool) -> None:
     rows = [row.split(": ", 1) for row in messages.strip().split("\n")]
-    for outer in (lambda body: body, lambda body: {"error": body}):
-        refusals = [ErrorResponse(None, outer(json.loads(body))) for _, body in rows]
-        found = [fault_of("request", ValueError("no"), refusal, words, None).kind for refusal in refusals]
-        assert found == [kind for kind, _ in rows]
+    bodies = [{"error": json.loads(body)} if nested else json.loads(body) for _, body in rows]
+    refusals = [ErrorResponse(None, body) for body in bodies]
+    found = [fault_of("request", ValueError("no"), refusal, words, None).kind for refusal in refusals]
+    assert found == [kind for kind, _ in rows]
     assert len(rows) == len(words)
 
 
@@ -158,7 +159,7 @@ mine.TimeoutException None, builtins.RuntimeError None"""
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_each_class_of_errors_is_of_one_kind(name: str) -> None:
+def test_error_class_determines_the_fault_kind(name: str) -> None:
     with closing(CLIENTS[name](SETTINGS)) as client:
         rows = [row.split() for row in (CLASSES[name] + EVERYWHERE).split(",")]
         errors = [type(at.partition(".")[2], (Exception,), {"__module__": at.partition(".")[0]}) for at, _ in rows]
@@ -167,7 +168,7 @@ def test_each_class_of_errors_is_of_one_kind(name: str) -> None:
         ] == rows
 
 
-def test_errors_of_our_own_are_of_their_kinds() -> None:
+def test_error_classes_of_lazyprompt_have_a_fault_kind() -> None:
     assert kind_of_class(MalformedError("x"), {}) == "malformed"
     assert kind_of_class(StreamedError({"message": "x"}), {}) == "server"
     assert str(StreamedError({"message": "x"})) == "x"
@@ -184,7 +185,7 @@ def raise_in(package: str, error: Exception) -> Exception:
     raise AssertionError
 
 
-def test_an_error_of_python_belongs_to_the_package_that_raised_it() -> None:
+def test_built_in_error_is_classified_by_the_package_that_raised_the_error() -> None:
     closed = [kind_of_class(raise_in(name, RuntimeError("x")), {}) for name in ("httpx", "httpx2", "mine")]
     assert closed == ["connection", "connection", None]
     kinds = (TypeError, AttributeError, KeyError, IndexError, ValueError, OSError)
@@ -205,14 +206,14 @@ def test_an_error_of_python_belongs_to_the_package_that_raised_it() -> None:
         *((nothing, "x: y") for nothing in (None, "", {}, {"code": "z"}, [1])),
     ],
 )
-def test_the_message_of_a_server_goes_before_that_of_the_client(body: object, message: str) -> None:
+def test_message_of_the_server_overrides_the_message_of_the_client(body: object, message: str) -> None:
     error = ValueError("x.")
     error.__cause__ = ValueError("y")
     refusal = ErrorResponse(400, body, {"retry-after": "3"})
     assert fault_of("server", error, refusal, {}, None) == ("request", message, 400, 3.0)
 
 
-def test_a_message_is_one_line_of_limited_length() -> None:
+def test_fault_message_is_one_line_of_limited_length() -> None:
     assert one_line("a" * 1_000, None) == "a" * 1_000
     assert one_line("a" * 1_001, None) == "a" * 1_000 + "…"
     assert one_line(" a\n b  sk-12345678", Secret("sk-12345678")).startswith("a b ")
@@ -220,21 +221,18 @@ def test_a_message_is_one_line_of_limited_length() -> None:
 
 
 @pytest.mark.parametrize("status", range(300, 310))
-def test_a_redirect_is_known_by_its_status(status: int) -> None:
+def test_redirect_target_is_found_only_with_a_redirect_status(status: int) -> None:
     error = ValueError("moved")
     vars(error)["response"] = SimpleNamespace(status_code=status, headers=httpx.Headers({"location": "http://there"}))
     assert redirect_target(error) == ("http://there" if status in (301, 302, 303, 307, 308) else None)
 
 
-def test_a_key_is_hidden_at_any_depth_that_a_server_writes() -> None:
-    def nested(depth: int) -> Any:
-        value: Any = "sk-12345678"
-        for at in range(depth):
-            value = [value] if at % 2 else {"a": value}
-        return value
-
-    for depth, hidden in ((0, True), (1, True), (8, True), (9, False)):
-        error = ValueError(nested(depth), {"sk-12345678": b"sk-12345678"})
-        hide(error, Secret("sk-12345678"))
-        assert ("sk-12345678" not in repr(error.args[0])) == hidden
-        assert "sk-12345678" not in repr(error.args[1])
+@pytest.mark.parametrize(("depth", "hidden"), [(0, True), (1, True), (8, True), (9, False)])
+def test_key_is_hidden_in_error_arguments_nested_up_to_eight_levels(depth: int, *, hidden: bool) -> None:
+    nested: Any = "sk-12345678"
+    for at in range(depth):
+        nested = [nested] if at % 2 else {"a": nested}
+    error = ValueError(nested, {"sk-12345678": b"sk-12345678"})
+    hide(error, Secret("sk-12345678"))
+    assert ("sk-12345678" not in repr(error.args[0])) == hidden
+    assert "sk-12345678" not in repr(error.args[1])

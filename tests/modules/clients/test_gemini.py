@@ -27,7 +27,7 @@ class TestGeminiClient(ClientTests):
     @pytest.mark.parametrize(
         ("header", "waits"), [("3", 3.0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("soon", None), (None, None)]
     )
-    def test_or_says_so_in_a_header(self, client: OfficialClient, header: str | None, waits: float | None) -> None:
+    def test_retry_after_header_is_read(self, client: OfficialClient, header: str | None, waits: float | None) -> None:
         from google.genai.errors import ClientError  # noqa: PLC0415 - slow
         from httpx2 import Response  # noqa: PLC0415
 
@@ -36,35 +36,33 @@ class TestGeminiClient(ClientTests):
         assert fault is not None
         assert (fault.kind, fault.message, fault.retry_after) == ("rate limit", "slow down", waits)
 
-    def test_the_server_keeps_its_own_deadline(self, server: ModelServer) -> None:
+    def test_timeout_is_not_sent_as_a_deadline_of_the_server(self, server: ModelServer) -> None:
         with self.opened(server, timeout=5.0) as client:
             client.send(self.request(client))
             for way in ways(client, self.request(client)):
                 way()
         assert not any("x-server-timeout" in seen.headers for seen in server.seen)
 
-    def test_names_of_parameters(self, server: ModelServer, client: OfficialClient) -> None:
+    def test_common_parameters_are_renamed(self, server: ModelServer, client: OfficialClient) -> None:
         same = {"seed": 1, "temperature": 0.5, "candidateCount": 1}
         params = client.params({**same, "max_tokens": 7, "stop": ["a"], "top_p": 0.9, "top_k": 3})
         client.send(Request("m", self.formatter.format(HI), params))
         sent = {**same, "maxOutputTokens": 7, "stopSequences": ["a"], "topP": 0.9, "topK": 3}
         assert server.seen[0].body["generationConfig"] == sent
 
-    def test_parameters_that_are_none_are_not_lost_in_silence(self, client: OfficialClient) -> None:
+    def test_unsupported_parameters_are_rejected(self, client: OfficialClient) -> None:
         with pytest.raises(ModuleError, match=r"has no field 'temprature' \(did you mean 'temperature'\?\)"):
             client.params({"temprature": 1})
         with pytest.raises(ModuleError, match="streaming of tool call arguments"):
             client.params({"tool_config": {"function_calling_config": {"stream_function_call_arguments": True}}})
         assert client.params({"tool_config": {"function_calling_config": {"mode": "ANY"}}})
 
-    def test_a_value_that_the_client_refuses_is_a_request_fault(
-        self, server: ModelServer, client: OfficialClient
-    ) -> None:
+    def test_value_rejected_by_the_client_is_a_request_fault(self, server: ModelServer, client: OfficialClient) -> None:
         request = self.request(client, HI, temperature="hot")
         assert {fault.kind for fault in self.faults(client, request)} == {"request"}
         assert server.seen == []
 
-    def test_an_answer_that_the_client_refuses_is_malformed(self, client: OfficialClient) -> None:
+    def test_response_rejected_by_the_client_is_a_malformed_fault(self, client: OfficialClient) -> None:
         from google.genai.types import GenerateContentResponse  # noqa: PLC0415 - slow
 
         error = raised_error(lambda: GenerateContentResponse.model_validate({"candidates": 3}))
@@ -73,7 +71,7 @@ class TestGeminiClient(ClientTests):
         assert fault.kind == "malformed"
 
     @pytest.mark.parametrize("text", ['{"size": 3}', "[1]", "3", '"a"', "no JSON"])
-    def test_a_schema_as_it_is(self, server: ModelServer, client: OfficialClient, text: str) -> None:
+    def test_schema_is_sent_and_any_text_is_read(self, server: ModelServer, client: OfficialClient, text: str) -> None:
         server.answer = Answer(text)
         asked = client.structured(SCHEMA, "thing")
         assert asked is not None
@@ -83,14 +81,14 @@ class TestGeminiClient(ClientTests):
         config = server.seen[0].body["generationConfig"]
         assert (config["responseMimeType"], config["responseJsonSchema"]) == ("application/json", SCHEMA)
 
-    def test_options_of_the_official_client(self, server: ModelServer) -> None:
+    def test_http_options_are_passed_to_the_official_client(self, server: ModelServer) -> None:
         http_options = {"headers": {"x-more": "1"}, "client_args": {"headers": {"x-inner": "2"}}}
         with self.opened(server, http_options=http_options) as client:
             client.send(self.request(client))
         assert (server.seen[0].headers["x-more"], server.seen[0].headers["x-inner"]) == ("1", "2")
         assert server.seen[0].path == "/gemini/v1beta/models/m:generateContent"
 
-    def test_vertex_ai(self, server: ModelServer) -> None:
+    def test_vertex_ai_options_are_passed_to_the_official_client(self, server: ModelServer) -> None:
         from google.auth.credentials import AnonymousCredentials  # noqa: PLC0415 - slow
         from google.genai.types import HttpOptions  # noqa: PLC0415
 
@@ -111,7 +109,7 @@ class TestGeminiClient(ClientTests):
 
 
 def feed_parts(*parts: Any) -> tuple[list[Any], bool]:
-    """The content and the end of a stream whose chunks have one part each."""
+    """The content and completeness of a stream whose chunks have one part each."""
     collector = gemini.connect(ClientSettings(None, None, 1.0, 0, {})).collector()
     for part in parts:
         collector.feed({"candidates": [{"content": {"role": "model", "parts": [part]}, "index": 0}]})
@@ -120,14 +118,14 @@ def feed_parts(*parts: Any) -> tuple[list[Any], bool]:
     return ([content] if isinstance(content, str) else list(content)), collector.complete
 
 
-def test_a_signature_stays_on_its_part() -> None:
+def test_thought_signature_stays_on_its_part() -> None:
     thoughts = [{"text": "h", "thought": True}, {"text": "m", "thought": True}]
     parts = [{"text": "a"}, {"text": "b"}, {"text": "", "thought_signature": "eA=="}, {"text": "c"}, {"text": "d"}]
     blocks = [ThinkingBlock("hm", provider="gemini"), TextBlock("ab"), TextBlock("", signature="eA=="), TextBlock("cd")]
     assert feed_parts(*thoughts, *parts) == (blocks, True)
 
 
-def test_parts_without_anything_part_nothing() -> None:
+def test_empty_parts_do_not_split_the_text() -> None:
     assert feed_parts({"text": "a"}, {}, {"thought": False, "code": "", "id": None}, {"text": "b"}) == (["ab"], True)
     assert feed_parts({"text": "a"}, {"executable_code": {"code": "1"}}, {"text": "b"})[0] == [
         TextBlock("a"),
@@ -135,7 +133,7 @@ def test_parts_without_anything_part_nothing() -> None:
     ]
 
 
-def test_calls_without_ids_are_numbered() -> None:
+def test_tool_calls_without_ids_are_numbered() -> None:
     collector = gemini.connect(ClientSettings(None, None, 1.0, 0, {})).collector()
     calls: list[Any] = [{"name": "f", "args": {"a": "ö"}}, {"id": "own"}, {"name": "g"}]
     parts = [{"text": "so", "thought": True}, *({"function_call": call} for call in calls)]
@@ -150,7 +148,7 @@ def test_calls_without_ids_are_numbered() -> None:
     assert collector.complete
 
 
-def test_of_many_candidates_the_first_is_the_answer() -> None:
+def test_only_the_first_candidate_is_read() -> None:
     collector = gemini.connect(ClientSettings(None, None, 1.0, 0, {})).collector()
     said = [
         [
@@ -179,7 +177,7 @@ def test_of_many_candidates_the_first_is_the_answer() -> None:
         {"candidates": [{"content": {"parts": {"text": "a"}}}]},
     ],
 )
-def test_chunks_that_are_none_say_nothing(event: object) -> None:
+def test_invalid_chunks_are_ignored(event: object) -> None:
     collector = gemini.connect(ClientSettings(None, None, 1.0, 0, {})).collector()
     assert collector.feed(event) == []
     assert not collector.complete

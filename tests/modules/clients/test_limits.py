@@ -1,4 +1,4 @@
-"""The limits of a response: the most bytes and seconds of a whole, a stream and an event, to the byte."""
+"""The limits of a response: the bytes and seconds of a whole response, a stream and an event."""
 
 import asyncio
 import gzip
@@ -54,7 +54,7 @@ def read_body(media_type: str, pieces: Iterator[bytes], **headers: str) -> bytes
         ("", (LONG[1:] + b"\n", LONG), b"x", EVENT),
     ],
 )
-def test_a_body_at_the_limit_is_read_and_one_more_byte_is_an_error(
+def test_body_at_the_byte_limit_is_read_and_one_more_byte_is_an_error(
     media_type: str, pieces: tuple[bytes, ...], more: bytes, words: str
 ) -> None:
     assert read_body(media_type, iter(pieces)) == b"".join(pieces)
@@ -76,7 +76,7 @@ def test_a_body_at_the_limit_is_read_and_one_more_byte_is_an_error(
         (LINES, (5.0,) * 61, "the stream took longer than 60 times timeout=5 seconds"),
     ],
 )
-def test_a_body_has_its_time(
+def test_body_that_takes_longer_than_the_timeout_is_an_error(
     monkeypatch: pytest.MonkeyPatch, media_type: str, steps: tuple[float, ...], words: str | None
 ) -> None:
     now = [100.0]
@@ -103,14 +103,14 @@ def test_a_body_has_its_time(
         ("gzip", b"{}", "the server sent invalid gzip data: Error -3 while decompressing data: incorrect header check"),
     ],
 )
-def test_a_body_in_another_form_than_was_asked_for_is_an_error(coding: str, body: bytes, words: str) -> None:
+def test_unsupported_or_invalid_content_encoding_is_an_error(coding: str, body: bytes, words: str) -> None:
     with pytest.raises(httpx.DecodingError) as caught:
         read_body(JSON, iter((body,)), content_encoding=coding)
     assert str(caught.value) == words
     assert caught.value.request.headers["accept-encoding"] == "gzip"
 
 
-def test_the_callers_hooks_run_after_the_limits_in_a_loop_too() -> None:
+def test_async_hooks_of_the_caller_run_after_the_limits() -> None:
     seen: list[str] = []
 
     async def hook(given: Any) -> None:

@@ -1,4 +1,4 @@
-"""Ollama's chat and generate, by its official client."""
+"""Ollama's chat and generate APIs with its official client."""
 
 import contextlib
 from base64 import b64encode
@@ -32,7 +32,9 @@ class _Ollama(ClientTests):
     @pytest.mark.parametrize(
         ("key", "model", "said", "kind"), [("wrong", "m", "hi", "key"), (KEY, "no-such-model", "hi", "not found")]
     )
-    def test_the_servers_own_refusals(self, server: ModelServer, key: str, model: str, said: str, kind: str) -> None:
+    def test_rejected_key_or_model_is_a_fault_with_the_message_of_the_server(
+        self, server: ModelServer, key: str, model: str, said: str, kind: str
+    ) -> None:
         with self.opened(server, key=key) as client:
             request = self.request(client, {"role": "user", "content": said}, model=model)
             for fault in self.faults(client, request):
@@ -41,7 +43,7 @@ class _Ollama(ClientTests):
                 assert (kind == "not found") == fault.message.endswith("; download it with: ollama pull no-such-model")
 
     @pytest.mark.asyncio
-    async def test_all_ways_give_the_same(self, server: ModelServer, client: OfficialClient) -> None:
+    async def test_sync_async_and_streamed_message_are_equal(self, server: ModelServer, client: OfficialClient) -> None:
         request = self.request(client)
         for answer in self.said:
             server.answer = answer
@@ -65,7 +67,7 @@ class _Ollama(ClientTests):
         assert caplog.records
         assert KEY not in caplog.text
 
-    def test_a_prompt_that_is_too_long_where_it_says_so(self, server: ModelServer, client: OfficialClient) -> None:
+    def test_context_size_error_is_an_overflow_fault(self, server: ModelServer, client: OfficialClient) -> None:
         said = "request (1407 tokens) exceeds the available context size (256 tokens), try increasing it"
         server.faults = lambda _: Status(400, said)
         assert {fault.kind for fault in self.faults(client, self.request(client))} == {"overflow"}
@@ -82,27 +84,25 @@ class _Ollama(ClientTests):
         assert (body["options"], body["keep_alive"], body["format"]) == (own, "5m", SCHEMA)
         assert client.params({"keep_alive": "5m"}) == {"keep_alive": "5m"}
 
-    def test_options_are_those_of_the_constructor(self, server: ModelServer) -> None:
+    def test_headers_option_is_passed_to_the_official_client(self, server: ModelServer) -> None:
         with self.opened(server, headers={"x-own": "1"}) as client:
             client.send(self.request(client))
         assert server.seen[0].headers["x-own"] == "1"
         assert f"Bearer {KEY}" in server.seen[0].headers.values()
 
-    def test_without_an_address_it_asks_where_the_environment_says(
-        self, server: ModelServer, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_base_url_is_read_from_the_environment(self, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OLLAMA_HOST", server.url(self.provider))
         client = self.connect(ClientSettings(None, None, 30.0, 0, {}))
         assert self.formatter.parse(client.send(self.request(client))).text == "pong"
         client.close()
 
-    def test_what_cannot_be_sent_is_no_fault_of_the_server(self, client: OfficialClient) -> None:
+    def test_request_that_cannot_be_sent_is_not_a_server_fault(self, client: OfficialClient) -> None:
         request, given = self.request(client), ({"no_such_argument": 1}, {"keep_alive": object()})
         calls: list[partial[Any]] = [partial(client.send, request._replace(params=each)) for each in given]
         faults = [client.fault(raised_error(call)) for call in [*calls, partial(TypeAdapter(int).validate_python, "x")]]
         assert [fault and fault.kind for fault in faults] == [None, "request", None]
 
-    def test_no_picture_is_taken_for_the_path_of_a_file(
+    def test_image_data_is_not_read_as_a_file_path(
         self, server: ModelServer, client: OfficialClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(tmp_path)
@@ -117,7 +117,7 @@ class _Ollama(ClientTests):
         assert shown == {"images": [picture, b"a picture of a cat"]}
 
     @pytest.mark.parametrize("body", [b"[]", b"7", b"null", b'"x"', b'{"message": 7, "response": 7}', b"", b"\xff"])
-    def test_answers_of_another_shape_are_malformed(self, body: bytes) -> None:
+    def test_response_of_another_shape_is_a_malformed_fault(self, body: bytes) -> None:
         with odd_server(body + b"\n") as url:
             client = self.connect(ClientSettings(url, None, 30.0, 0, {}))
             for way in ways(client, self.request(client)):
@@ -128,7 +128,7 @@ class _Ollama(ClientTests):
 
 
 @pytest.mark.parametrize("connect", [ollama.connect, ollama.connect_generate])
-def test_a_stream_becomes_its_last_event_with_the_whole_message(connect: Any) -> None:
+def test_collected_stream_is_its_last_event_with_the_whole_message(connect: Any) -> None:
     collector = connect(ClientSettings(None, None, 1.0, 0, {})).collector()
     calls: list[dict[str, Any]] = [{"function": {"name": name, "arguments": {}}} for name in "fg"]
     said: list[dict[str, Any]] = [{"thinking": "so"}, {"content": "po"}, {"content": "ng"}]
@@ -156,9 +156,7 @@ class TestChat(_Ollama):
         return ollama.connect(settings)
 
     @pytest.mark.parametrize("image", ["/etc/passwd.", "https://example.com/cat.png", 7])
-    def test_a_picture_that_is_no_base64_is_refused(
-        self, server: ModelServer, client: OfficialClient, image: object
-    ) -> None:
+    def test_image_without_base64_is_rejected(self, server: ModelServer, client: OfficialClient, image: object) -> None:
         request = Request("m", {"messages": [{"role": "user", "content": "what is it?", "images": [image]}]}, {})
         with pytest.raises(MediaError, match="images must be valid base64"):
             client.send(request)
@@ -172,7 +170,7 @@ class TestGenerate(_Ollama):
     def connect(self, settings: ClientSettings) -> OfficialClient:
         return ollama.connect_generate(settings)
 
-    def test_the_payload_arrives_as_the_formatter_made_it(self, server: ModelServer, client: OfficialClient) -> None:
+    def test_generate_sends_the_prompt_raw_and_unchanged(self, server: ModelServer, client: OfficialClient) -> None:
         prompt = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
         request = Request("m", {"prompt": prompt}, client.params({"max_tokens": 9}))
         client.send(request)
@@ -182,13 +180,15 @@ class TestGenerate(_Ollama):
             rest = {key: value for key, value in seen.body.items() if key != "stream"}
             assert rest == {"model": "m", "prompt": prompt, "raw": True, "options": {"num_predict": 9}}
 
-    def test_half_a_call_is_never_a_whole_one(self, server: ModelServer, client: OfficialClient) -> None:
+    def test_generate_ignores_an_incomplete_tool_call(self, server: ModelServer, client: OfficialClient) -> None:
         server.faults = lambda _: HalfCall()
         msg, _, complete = self.streamed(client, self.request(client))
         assert (msg.text, complete) == ("pong", True)
 
     @pytest.mark.parametrize("payload", [{"prompt": [1, 2]}, {"messages": []}, {}])
-    def test_token_ids_are_refused(self, server: ModelServer, client: OfficialClient, payload: dict[str, Any]) -> None:
+    def test_generate_rejects_token_ids_and_payloads_without_a_prompt(
+        self, server: ModelServer, client: OfficialClient, payload: dict[str, Any]
+    ) -> None:
         request = Request("m", payload, {})
         for way in ways(client, request):
             with pytest.raises(ModuleError, match="does not accept token ids as a prompt") as caught:

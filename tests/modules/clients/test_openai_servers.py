@@ -1,4 +1,4 @@
-"""What differs from one server of OpenAI's form to the next: names of parameters, tokens of streams, JSON schemas."""
+"""Differences of OpenAI-compatible servers: parameter names, usage of streams, JSON schemas."""
 
 import json
 from contextlib import closing
@@ -34,7 +34,7 @@ STRICT = {**OBJECT, "additionalProperties": False}
         ("http://127.0.0.1:8000/v1", "max_tokens", False, False),
     ],
 )
-def test_servers_are_known_by_their_hosts(
+def test_server_features_are_recognized_by_the_host(
     base_url: str | None, limit: str, monkeypatch: pytest.MonkeyPatch, *, usage: bool, schemas: bool
 ) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
@@ -50,7 +50,7 @@ def test_servers_are_known_by_their_hosts(
 REFUSED = "allOf oneOf not if then else dependentRequired dependentSchemas patternProperties default"
 
 
-def test_a_schema_is_strict_without_the_keywords_that_strict_mode_refuses() -> None:
+def test_schema_with_a_keyword_that_strict_mode_rejects_is_not_strict() -> None:
     assert is_strict(STRICT)
     assert [word for word in REFUSED.split() if is_strict({**STRICT, word: {}})] == []
     assert not is_strict({**STRICT, "type": "array"})
@@ -59,11 +59,11 @@ def test_a_schema_is_strict_without_the_keywords_that_strict_mode_refuses() -> N
 @pytest.mark.parametrize(
     ("name", "sent"), [("a-b c.d", "a-b_c_d"), ("a" * 64, "a" * 64), ("a" * 65, "a" * 64), ("", "answer")]
 )
-def test_a_schema_has_a_name_that_openai_allows(name: str, sent: str) -> None:
+def test_schema_name_is_rewritten_to_characters_that_openai_accepts(name: str, sent: str) -> None:
     assert response_format(STRICT, name)["response_format"]["json_schema"]["name"] == sent
 
 
-def test_the_environment_may_name_the_server(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_base_url_is_read_from_the_environment(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", server.url("vllm"))
     with closing(connect(ClientSettings(None, Secret(KEY), TIMEOUT, 0, {}))) as client:
         assert parse_answer("openai", client.send(ask())).content == "pong"
@@ -71,19 +71,25 @@ def test_the_environment_may_name_the_server(server: ModelServer, monkeypatch: p
     assert server.seen[0].provider == "vllm"
 
 
-def test_a_stream_is_asked_for_its_tokens_where_the_server_takes_that(server: ModelServer) -> None:
-    for provider in ("openai", "siliconflow"):
-        with closing(connect(settings_for(server, provider), provider)) as client:
-            collect_stream(client, ask())
-    with closing(connect(settings_for(server, "openai"), "openai")) as client:
-        collect_stream(client, ask(stream_options={"x": 1}))
-    with closing(connect(settings_for(server, "openai"))) as client:  # of which nothing is known
-        collect_stream(client, ask())
-    assert [seen.body.get("stream_options") for seen in server.seen] == [{"include_usage": True}, None, {"x": 1}, None]
+@pytest.mark.parametrize(
+    ("provider", "known", "params", "sent"),
+    [
+        ("openai", ("openai",), {}, {"include_usage": True}),
+        ("openai", ("openai",), {"stream_options": {"x": 1}}, {"x": 1}),
+        ("openai", (), {}, None),  # a server of unknown features
+        ("siliconflow", ("siliconflow",), {}, None),
+    ],
+)
+def test_stream_usage_is_requested_only_from_servers_that_support_the_option(
+    server: ModelServer, provider: str, known: tuple[str, ...], params: dict[str, Any], sent: Any
+) -> None:
+    with closing(connect(settings_for(server, provider), *known)) as client:
+        collect_stream(client, ask(**params))
+    assert server.seen[0].body.get("stream_options") == sent
 
 
 @pytest.mark.parametrize(("schema", "strict"), [(STRICT, True), (OBJECT, False)], ids=["strict", "loose"])
-def test_a_schema_is_sent_and_strict_only_where_it_may_be(
+def test_sent_schema_is_strict_only_if_strict_mode_accepts_the_schema(
     server: ModelServer, schema: dict[str, Any], *, strict: bool
 ) -> None:
     with closing(connect(settings_for(server, "openai"), "openai")) as client:
@@ -106,11 +112,9 @@ def test_a_schema_is_sent_and_strict_only_where_it_may_be(
         ("other", None),
     ],
 )
-def test_engines_have_their_own_ways_to_ask_for_a_schema(
-    server: ModelServer, engine: str, sent: dict[str, Any] | None
-) -> None:
+def test_schema_is_sent_in_the_engines_own_field(server: ModelServer, engine: str, sent: dict[str, Any] | None) -> None:
     settings = settings_for(server, "completions")
-    # An engine's address is without the path.
+    # The address of an engine has no path.
     settings = settings._replace(base_url=(settings.base_url or "").removesuffix("/v1"))
     with closing(engine_named(engine).connect(settings)) as client:
         wanted = client.structured(OBJECT, "Number")
@@ -122,7 +126,7 @@ def test_engines_have_their_own_ways_to_ask_for_a_schema(
     assert server.seen[0].body == {"model": "m", "prompt": "n = ", **sent}
 
 
-def test_mistral_has_its_own_name_for_a_seed(server: ModelServer) -> None:
+def test_seed_is_sent_to_mistral_as_random_seed(server: ModelServer) -> None:
     with closing(connect(settings_for(server, "mistral"), "mistral")) as client:
         client.send(ask(**client.params({"seed": 1, "extra_body": {"safe_prompt": True}})))
     body = server.seen[0].body

@@ -1,4 +1,4 @@
-"""The Responses API: streams that break off, errors in a stream, and names of parameters."""
+"""The Responses API: interrupted streams, errors in a stream, and names of parameters."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": ""}
 
 
 class Event(BaseModel, extra="allow"):
-    """An event, as the official client gives it."""
+    """An event of the official client."""
 
     type: str
 
@@ -29,7 +29,7 @@ def delta(kind: str, index: int, text: Any) -> dict[str, Any]:
     return {"type": f"response.{kind}.delta", "output_index": index, "delta": text}
 
 
-def test_a_stream_that_breaks_off_leaves_each_item_with_its_text_so_far() -> None:
+def test_interrupted_stream_keeps_each_item_with_its_received_text() -> None:
     collector = ResponsesCollector()
     events = (
         CREATED,
@@ -76,7 +76,7 @@ def test_events_without_an_index_belong_to_the_first_item() -> None:
 
 
 @pytest.mark.parametrize("end", ["completed", "incomplete"])
-def test_the_last_event_has_the_whole_response(end: str) -> None:
+def test_collected_response_is_that_of_the_last_event(end: str) -> None:
     collector = ResponsesCollector()
     for event in (CREATED, added_event(0, type="message"), delta("output_text", 0, "po")):
         collector.feed(event)
@@ -86,7 +86,7 @@ def test_the_last_event_has_the_whole_response(end: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "told"),
+    ("event", "body"),
     [
         ({"type": "error", "message": "no", "code": "x"}, {"type": "error", "message": "no", "code": "x"}),
         ({"type": "response.failed", "response": {"error": {"code": "y"}}}, {"code": "y"}),
@@ -94,25 +94,25 @@ def test_the_last_event_has_the_whole_response(end: str) -> None:
         ({"type": "response.created"}, None),
     ],
 )
-def test_an_event_that_reports_a_failure_is_an_error(event: dict[str, Any], told: dict[str, Any] | None) -> None:
+def test_an_event_that_reports_a_failure_is_an_error(event: dict[str, Any], body: dict[str, Any] | None) -> None:
     client, given = connect(ClientSettings(None, None, 1.0, 0, {})), Event(**event)
-    if told is None:
+    if body is None:
         assert client._event(given) is given  # noqa: SLF001 - without a server
         return
     with pytest.raises(StreamedError) as caught:
         client._event(given)  # noqa: SLF001 - as above
-    assert caught.value.body == told
+    assert caught.value.body == body
 
 
 @pytest.mark.parametrize("name", ["stop", "seed"])
-def test_parameters_of_chat_completions_are_refused(name: str) -> None:
+def test_parameters_of_chat_completions_are_rejected(name: str) -> None:
     client = connect(ClientSettings(None, None, 1.0, 0, {}))
     assert client.params({"max_tokens": 3, "top_p": 0.5}) == {"max_output_tokens": 3, "top_p": 0.5}
     with pytest.raises(ModuleError, match=f"^responses.create does not accept '{name}'; remove it$"):
         client.params({name: 1})
 
 
-def test_a_schema_is_the_format_of_the_text() -> None:
+def test_schema_is_sent_as_the_text_format() -> None:
     schema: Any = {"type": "object", "properties": {}, "additionalProperties": False}
     wanted = connect(ClientSettings(None, None, 1.0, 0, {})).structured(schema, "City[x]")
     assert wanted == {"text": {"format": {"type": "json_schema", "name": "City_x_", "schema": schema, "strict": True}}}
