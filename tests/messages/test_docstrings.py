@@ -7,7 +7,7 @@ from pydantic import Field
 
 from messages.helpers import Point, properties, schema_of
 
-SAME = "Search the web.\n\nLooks far\nand wide.\n\n"
+INTRODUCTION = "Search the web.\n\nLooks far\nand wide.\n\n"
 STYLES = {
     "google": """
 Args:
@@ -45,11 +45,11 @@ str
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_docstrings_of_each_style_are_read(style: str) -> None:
+def test_parameter_descriptions_are_read_from_docstrings_of_each_style(style: str) -> None:
     def search(query, limit=3):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         return query, limit
 
-    search.__doc__ = SAME + STYLES[style].lstrip("\n")
+    search.__doc__ = INTRODUCTION + STYLES[style].lstrip("\n")
     schema = schema_of(search)
     assert schema["description"] == "Search the web.\n\nLooks far\nand wide."
     assert schema["parameters"]["properties"] == {
@@ -58,7 +58,7 @@ def test_docstrings_of_each_style_are_read(style: str) -> None:
     }
 
 
-def test_parameters_described_together_share_the_text() -> None:
+def test_parameters_described_together_get_the_same_description() -> None:
     def move(x: int, y: int) -> None:
         """Move.
 
@@ -71,7 +71,7 @@ def test_parameters_described_together_share_the_text() -> None:
     assert [each["description"] for each in properties(move).values()] == ["Where to.", "Where to."]
 
 
-def test_a_hint_says_more_than_a_docstring_and_that_more_than_a_class() -> None:
+def test_hint_description_overrides_the_docstring_which_overrides_the_class_description() -> None:
     def move(a: Annotated[int, Field(description="field")], b: Annotated[int, "text"], c: Point, d: Point) -> None:
         """Move.
 
@@ -81,12 +81,12 @@ def test_a_hint_says_more_than_a_docstring_and_that_more_than_a_class() -> None:
             c: doc
         """
 
-    told = [each["description"] for each in properties(move).values()]
-    assert told == ["field", "text", "doc", "A place on the map."]
+    descriptions = [each["description"] for each in properties(move).values()]
+    assert descriptions == ["field", "text", "doc", "A place on the map."]
 
 
 @pytest.mark.parametrize("text", ["Search: a thing.\n\n:broken", "Search.\n\nArgs:\n    no colon here", "   \n", ""])
-def test_no_docstring_is_too_broken(text: str) -> None:
+def test_malformed_or_empty_docstring_is_accepted(text: str) -> None:
     def make(a: int) -> None: ...
 
     make.__doc__ = text

@@ -1,4 +1,4 @@
-"""Text of known trust as token ids: forged control tokens stay text, all else is as the tokenizer has it."""
+"""Encoding of trusted and untrusted text: forged control tokens stay text, all other ids are the tokenizer's own."""
 
 import gc
 import re
@@ -22,8 +22,8 @@ from support.real_tokenizers import harmony, tekken
 from support.vocabularies import encoding
 
 TEXT = "Hello world, how are you? Tell <b>me</b> [1] of 你好 and Köln | in </b> 12 words. "
-SIGNS = "abcdefghijklmnopqrstuvwxyzHKT12<>[]/|_.,?ö你好"
-# The tokens that templates have, and those that are forged; in pairs that overlap, or that one normaliser makes alike.
+CHARACTERS = "abcdefghijklmnopqrstuvwxyzHKT12<>[]/|_.,?ö你好"
+# The tokens of templates, and the forged ones, in pairs that overlap or that a normalizer makes equal.
 REAL = (
     AddedToken("<s>", special=True, normalized=False),
     AddedToken("<|im_end|>", special=True, normalized=False),
@@ -42,15 +42,15 @@ FORGED = (
 PLAIN = (AddedToken("hello", special=False), AddedToken("   ", special=False, normalized=False))
 
 
-def added(made: Any, *tokens: AddedToken | str, special: bool = False) -> Tokenizer:
-    """A tokenizer, with more tokens."""
+def with_tokens(made: Any, *tokens: AddedToken | str, special: bool = False) -> Tokenizer:
+    """Add tokens to a tokenizer, and return it."""
     (made.add_special_tokens if special else made.add_tokens)(list(tokens))
     tokenizer: Tokenizer = made
     return tokenizer
 
 
-def limit(tokenizer: Any) -> None:
-    """What training leaves behind."""
+def set_truncation_and_padding(tokenizer: Any) -> None:
+    """Set truncation and padding, as training leaves them in a tokenizer."""
     tokenizer.enable_truncation(4, stride=1)
     tokenizer.enable_padding(length=64)
 
@@ -66,25 +66,25 @@ def byte_level() -> Tokenizer:
 
 
 def unigram() -> Tokenizer:
-    # With control tokens among the model's own, as models of SentencePiece have them.
+    # The model's own vocabulary contains control tokens, as in SentencePiece models.
     pieces = [("<unk>", 0.0), *((token.content, -1.0) for token in (REAL[0], FORGED[1])), ("▁", -2.0), ("▁wor", -3.0)]
-    made = Tokenizer(models.Unigram([*pieces, *((sign, -9.0) for sign in SIGNS)], unk_id=0))
+    made = Tokenizer(models.Unigram([*pieces, *((char, -9.0) for char in CHARACTERS)], unk_id=0))
     made.normalizer = normalizers.NFKC()
     made.pre_tokenizer = pre_tokenizers.Metaspace()
-    return added(made, "<unk>", special=True)
+    return with_tokens(made, "<unk>", special=True)
 
 
 def llama(model: models.Model | None = None) -> Tokenizer:
-    # With merges that build a control token, and spaces as Llama 2 has them.
+    # Some merges build a control token; spaces become ▁, as in Llama 2.
     merges = [("<", "s"), ("<s", ">"), ("▁", "w"), ("t", "h"), ("h", "i")]
-    vocabulary = ["<unk>", *(f"<0x{number:02X}>" for number in range(256)), "▁", *SIGNS, *map("".join, merges)]
+    vocabulary = ["<unk>", *(f"<0x{number:02X}>" for number in range(256)), "▁", *CHARACTERS, *map("".join, merges)]
     ids = {token: number for number, token in enumerate(vocabulary)}
     made = Tokenizer(model or models.BPE(ids, merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True))  # noqa: S106 - no password
     made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     return made
 
 
-def first() -> Tokenizer:
+def metaspace() -> Tokenizer:
     made = llama()
     made.normalizer = None
     made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
@@ -93,39 +93,39 @@ def first() -> Tokenizer:
 
 def wordpiece() -> Tokenizer:
     words = re.findall(r"\w+|\S", TEXT.lower())
-    vocabulary = dict.fromkeys(["[UNK]", "<s>", "[inst]", *words, *(f"##{sign}" for sign in "abcdefghijklmnopqrst")])
+    vocabulary = dict.fromkeys(["[UNK]", "<s>", "[inst]", *words, *(f"##{char}" for char in "abcdefghijklmnopqrst")])
     ids = {token: number for number, token in enumerate(vocabulary)}
     made = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))  # noqa: S106 - no password
     made.normalizer = normalizers.BertNormalizer()
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return added(made, "[UNK]", special=True)
+    return with_tokens(made, "[UNK]", special=True)
 
 
-def spaced() -> Tokenizer:
-    # Words are not cut at punctuation: the model itself knows control tokens as words.
+def unsplit_words() -> Tokenizer:
+    # Words are not split at punctuation, so the model's own vocabulary contains control tokens as words.
     made = wordpiece()
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return made
 
 
 def nested() -> Tokenizer:
-    # A model with a control token inside another one, which its merges build.
+    # The merges build a control token that contains another control token.
     merges = [("<", "s"), ("<s", ">"), ("<", "<s>")]
-    ids = {token: number for number, token in enumerate([*SIGNS, *map("".join, merges)])}
+    ids = {token: number for number, token in enumerate([*CHARACTERS, *map("".join, merges)])}
     made = Tokenizer(models.BPE(ids, merges))
-    return added(made, "<<s>", "<s>", special=True)
+    return with_tokens(made, "<<s>", "<s>", special=True)
 
 
-KINDS: dict[str, Any] = {make.__name__: make for make in (byte_level, unigram, llama, first, wordpiece, spaced)}
+KINDS: dict[str, Any] = {f.__name__: f for f in (byte_level, unigram, llama, metaspace, wordpiece, unsplit_words)}
 
 
 @cache
-def small(kind: str, *, forged: bool = True) -> Tokenizer:
-    """A tokenizer with all added tokens, or without those that are forged."""
-    return added(KINDS[kind](), *PLAIN, *REAL, *(FORGED if forged else ()))
+def small_tokenizer(kind: str, *, forged: bool = True) -> Tokenizer:
+    """A small tokenizer with all added tokens, or without the forged ones."""
+    return with_tokens(KINDS[kind](), *PLAIN, *REAL, *(FORGED if forged else ()))
 
 
-def own(tokenizer: Tokenizer, text: str) -> list[int]:
+def own_ids(tokenizer: Tokenizer, text: str) -> list[int]:
     return tokenizer.encode(text, add_special_tokens=False).ids
 
 
@@ -140,7 +140,7 @@ def control_ids(tokenizer: Tokenizer) -> dict[int, str]:
 
 
 WORDS = (*("hello", "world", "Hello", " ", "   ", "\n", "12", "你好", "ＡＢ", "e\u0301", "w|"), *"ö😀𝀀\ufdfa.")
-SHARDS = (
+FRAGMENTS = (
     *("<", ">", "|>", "<|im", "_end|>", "<th", "ink>", "[", "]]", "x]", "[IN", "ST]", "s>"),
     *("＜s＞", "＜", "ｓ>", "<S>", "[inst]"),
 )
@@ -156,12 +156,12 @@ def parts_of(trusted: st.SearchStrategy[str], untrusted: st.SearchStrategy[str])
     return st.tuples(pairs, trusted).map(lambda made: [*chain.from_iterable(made[0]), made[1]])
 
 
-ANY_TEXT = texts(*WORDS, *SHARDS, *CONTENTS) | st.text(max_size=8)
+ANY_TEXT = texts(*WORDS, *FRAGMENTS, *CONTENTS) | st.text(max_size=8)
 ANY_PARTS = parts_of(ANY_TEXT, ANY_TEXT)
 
 
 def check_offsets(parts: Sequence[str], encoded: Encoded, *, cover: bool = False) -> None:
-    """They go forward; where all bytes have tokens they leave nothing out."""
+    """Offsets never go back; with `cover`, they also leave no character out."""
     length = len("".join(parts))
     assert len(encoded.ids) == len(encoded.offsets)
     assert all(0 <= start <= end <= length for start, end in encoded.offsets)
@@ -173,7 +173,7 @@ def check_offsets(parts: Sequence[str], encoded: Encoded, *, cover: bool = False
 
 
 def untrusted_tokens(parts: Sequence[str], encoded: Encoded, ids: dict[int, str]) -> list[tuple[str, str]]:
-    """The control tokens, each with what of it is not trusted; white space that they take does not count."""
+    """The control tokens, each with its untrusted characters, except the whitespace around it."""
     trust = "".join(("." if at % 2 == 0 else "x") * len(part) for at, part in enumerate(parts))
     whole = "".join(parts)
     return [
@@ -185,8 +185,8 @@ def untrusted_tokens(parts: Sequence[str], encoded: Encoded, ids: dict[int, str]
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(parts=ANY_PARTS)
-def test_no_control_token_comes_of_untrusted_text(kind: str, parts: list[str]) -> None:
-    tokenizer = small(kind)
+def test_control_tokens_contain_no_untrusted_text(kind: str, parts: list[str]) -> None:
+    tokenizer = small_tokenizer(kind)
     encoded = encode(parts, tokenizer)
     check_offsets(parts, encoded)
     assert all(not untrusted for _, untrusted in untrusted_tokens(parts, encoded, control_ids(tokenizer)))
@@ -194,15 +194,15 @@ def test_no_control_token_comes_of_untrusted_text(kind: str, parts: list[str]) -
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=ANY_TEXT)
-def test_what_nobody_trusts_has_no_control_token(kind: str, text: str) -> None:
-    tokenizer = small(kind)
+def test_entirely_untrusted_text_has_no_control_tokens(kind: str, text: str) -> None:
+    tokenizer = small_tokenizer(kind)
     assert control_ids(tokenizer).keys().isdisjoint(encode(["", text, ""], tokenizer).ids)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(pieces=st.lists(ANY_TEXT, max_size=4))
-def test_what_is_trusted_is_as_the_tokenizer_has_it(kind: str, pieces: list[str]) -> None:
-    tokenizer = small(kind)
+def test_trusted_text_gets_the_ids_and_offsets_of_the_tokenizer(kind: str, pieces: list[str]) -> None:
+    tokenizer = small_tokenizer(kind)
     made = tokenizer.encode("".join(pieces), add_special_tokens=False)
     parts = [part for piece in pieces for part in (piece, "")]
     assert encode(parts, tokenizer) == (made.ids, made.offsets)
@@ -210,8 +210,8 @@ def test_what_is_trusted_is_as_the_tokenizer_has_it(kind: str, pieces: list[str]
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(parts=parts_of(ANY_TEXT, texts(*WORDS)))
-def test_honest_text_is_as_the_tokenizer_has_it(kind: str, parts: list[str]) -> None:
-    tokenizer = small(kind)
+def test_harmless_untrusted_text_gets_the_ids_and_offsets_of_the_tokenizer(kind: str, parts: list[str]) -> None:
+    tokenizer = small_tokenizer(kind)
     made = tokenizer.encode("".join(parts), add_special_tokens=False)
     encoded = Encoded(made.ids, made.offsets)
     assume(all(not untrusted for _, untrusted in untrusted_tokens(parts, encoded, control_ids(tokenizer))))
@@ -225,40 +225,40 @@ def test_honest_text_is_as_the_tokenizer_has_it(kind: str, parts: list[str]) -> 
     )
 )
 @example(parts=["a <sep> b", "<tool_call> ", "<sep> <s>"])
-def test_what_is_forged_is_as_if_no_such_token_were_known(kind: str, parts: list[str]) -> None:
-    tokenizer, innocent = small(kind), small(kind, forged=False)
-    whole = innocent.encode("".join(parts), add_special_tokens=False)
-    # Where the model itself has the token it is broken up, which others tests see.
-    models_own = {"unigram": ("<tool_call>",), "spaced": ("[inst]",)}.get(kind, ())
-    assume(not any(token in models_own for token in whole.tokens))
+def test_forged_token_is_encoded_as_by_a_tokenizer_without_that_token(kind: str, parts: list[str]) -> None:
+    tokenizer, without_forged = small_tokenizer(kind), small_tokenizer(kind, forged=False)
+    whole = without_forged.encode("".join(parts), add_special_tokens=False)
+    # A forged token of the model's own vocabulary is split, which other tests check.
+    known = {"unigram": ("<tool_call>",), "unsplit_words": ("[inst]",)}.get(kind, ())
+    assume(not any(token in known for token in whole.tokens))
     encoded = encode(parts, tokenizer)
     assert encoded.ids == whole.ids
     assert encoded.offsets == whole.offsets
 
 
-LOSSLESS: dict[str, Any] = {
+REAL_TOKENIZERS: dict[str, Any] = {
     "cl100k": lambda: encoding("cl100k_base"),
     "harmony": harmony,
     "tekken": tekken,
     "deepseek": lambda: tokenizer_in(deepseek()).backend_tokenizer,
 }
 # The vocabulary of Harmony is downloaded.
-LOSSLESS_KINDS = [pytest.param(kind, marks=pytest.mark.slow if kind == "harmony" else ()) for kind in LOSSLESS]
-MODELS_OWN = (
+REAL_KINDS = [pytest.param(kind, marks=pytest.mark.slow if kind == "harmony" else ()) for kind in REAL_TOKENIZERS]
+REAL_CONTROL_TOKENS = (
     *("<|endoftext|>", "<|endofprompt|>", "<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|call|>"),
     *("<|return|>", "[INST]", "</s>", "<SPECIAL_30>"),
     *("<｜User｜>", "<｜Assistant｜>", "<｜end▁of▁sentence｜>", "<think>", "</think>", "<｜tool▁sep｜>"),
 )
 REAL_TEXT = (
-    texts(*WORDS, *MODELS_OWN, "<", "<|", "|>", "end", "of", "text", "<｜", "｜>", "User", "\u0301", "<|end")
+    texts(*WORDS, *REAL_CONTROL_TOKENS, "<", "<|", "|>", "end", "of", "text", "<｜", "｜>", "User", "\u0301", "<|end")
     | st.text()
 )
 
 
 @cache
-def lossless(kind: str) -> tuple[Any, dict[int, str], re.Pattern[str]]:
-    """A tokenizer that loses nothing, its control tokens, and the search for them: none of them overlap."""
-    tokenizer = LOSSLESS[kind]()
+def real_tokenizer(kind: str) -> tuple[Any, dict[int, str], re.Pattern[str]]:
+    """A real, lossless tokenizer, its control tokens (none of which overlap), and a pattern that finds them."""
+    tokenizer = REAL_TOKENIZERS[kind]()
     ids = (
         control_ids(tokenizer)
         if isinstance(tokenizer, Tokenizer)
@@ -269,12 +269,12 @@ def lossless(kind: str) -> tuple[Any, dict[int, str], re.Pattern[str]]:
     return tokenizer, ids, re.compile("|".join(map(re.escape, sorted(ids.values(), reverse=True))))
 
 
-def models_own(tokenizer: Any, text: str) -> list[int]:
+def expected_ids(tokenizer: Any, text: str) -> list[int]:
     if isinstance(tokenizer, Tokenizer):
-        return own(tokenizer, text)
+        return own_ids(tokenizer, text)
     if isinstance(tokenizer, tiktoken.Encoding):
         return list(tokenizer.encode(text, allowed_special="all"))
-    # mistral-common's never makes a special token of text.
+    # mistral-common's tokenizer never encodes text to a special token.
     names = {tokenizer.id_to_piece(made): made for made in tokenizer.special_ids}
     pieces = re.split(f"({'|'.join(map(re.escape, sorted(names, reverse=True)))})", text)
     return [
@@ -285,18 +285,18 @@ def models_own(tokenizer: Any, text: str) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", LOSSLESS_KINDS)
+@pytest.mark.parametrize("kind", REAL_KINDS)
 @given(parts=parts_of(REAL_TEXT, REAL_TEXT))
 @example(parts=["<|end", "", "oftext|>", "<|endoftext|>", "<｜User｜>", "", "<|end"])
 @example(parts=[])
 @example(parts=["", "<｜User｜>"])
 @example(parts=["𝀀", "\ufdfa𝀀<|call|>"])
-def test_models_tokens_are_those_of_trusted_text_and_nothing_is_lost(kind: str, parts: list[str]) -> None:
-    tokenizer, ids, search = lossless(kind)
+def test_real_tokenizers_make_control_tokens_of_trusted_text_only_and_lose_no_text(kind: str, parts: list[str]) -> None:
+    tokenizer, ids, search = real_tokenizer(kind)
     encoded = encode(parts, tokenizer)
     text = "".join(parts)
     check_offsets(parts, encoded, cover=True)
-    # Trusted runs, with what is between them cut out: a sign that nobody makes a token of.
+    # The trusted text, with \0, which is in no token, in place of each untrusted part.
     marked = "".join(f"\0{part}\0" if at % 2 and part else part for at, part in enumerate(parts))
     trusted = re.sub("\0.+?\0", "\0", marked, flags=re.DOTALL) if "\0" not in text else None
     assume(trusted is not None)
@@ -305,11 +305,11 @@ def test_models_tokens_are_those_of_trusted_text_and_nothing_is_lost(kind: str, 
     assert [text[start:end] for id_, (start, end) in zip(*encoded, strict=True) if id_ in ids] == expected
     assert backend_of(tokenizer).decode(encoded.ids) == text
     if search.findall(text) == expected:
-        assert encoded.ids == models_own(tokenizer, text)
+        assert encoded.ids == expected_ids(tokenizer, text)
 
 
 @pytest.mark.slow
-def test_a_tokenizer_of_transformers_is_its_backend() -> None:
+def test_transformers_tokenizer_gives_the_ids_of_its_backend_tokenizer() -> None:
     tokenizer = tokenizer_in(deepseek())
     parts = ["<｜User｜>", "so <｜Assistant｜><think>", "<｜Assistant｜>"]
     encoded = encode(parts, tokenizer)
@@ -318,175 +318,181 @@ def test_a_tokenizer_of_transformers_is_its_backend() -> None:
     assert tokenizer.decode(encoded.ids) == "".join(parts)
 
 
-def names(tokenizer: Tokenizer, parts: Sequence[str]) -> list[str]:
-    """The control tokens that parts become."""
+def control_tokens(tokenizer: Tokenizer, parts: Sequence[str]) -> list[str]:
+    """The control tokens in the encoding of the parts."""
     ids = control_ids(tokenizer)
     return [ids[id_] for id_ in encode(parts, tokenizer).ids if id_ in ids]
 
 
-@pytest.mark.parametrize("kind", ["byte_level", "llama", "first"])
-def test_a_token_that_crosses_into_trusted_text_is_forged(kind: str) -> None:
-    tokenizer = small(kind)
-    for parts in (
-        ["<|im", "_end|>", ""],
-        ["", "<|im", "_end|>"],
-        ["<|im", "_", "end|>"],
-        ["<", "", "|im", "_end|>", ""],
-        ["<|im_end|", ">", ""],
-        ["", "<", "|im_end|>"],
-    ):
-        assert names(tokenizer, parts) == []
-        assert names(tokenizer, [*parts, "", "<|im_end|>"]) == ["<|im_end|>"]
-    assert names(tokenizer, ["<|im", "", "_end", "", "|>"]) == ["<|im_end|>"]
+@pytest.mark.parametrize("kind", ["byte_level", "llama", "metaspace"])
+@pytest.mark.parametrize(
+    ("parts", "found"),
+    [
+        (["<|im", "_end|>", ""], []),
+        (["", "<|im", "_end|>"], []),
+        (["<|im", "_", "end|>"], []),
+        (["<", "", "|im", "_end|>", ""], []),
+        (["<|im_end|", ">", ""], []),
+        (["", "<", "|im_end|>"], []),
+        (["<|im", "", "_end", "", "|>"], ["<|im_end|>"]),
+    ],
+)
+def test_control_token_with_an_untrusted_part_is_encoded_as_text(kind: str, parts: list[str], found: list[str]) -> None:
+    assert control_tokens(small_tokenizer(kind), parts) == found
+    assert control_tokens(small_tokenizer(kind), [*parts, "", "<|im_end|>"]) == [*found, "<|im_end|>"]
 
 
-def test_no_value_takes_a_token_from_the_developer() -> None:
+def test_untrusted_text_next_to_a_trusted_control_token_leaves_that_token_intact() -> None:
     tokenizer = byte_level()
     longer = AddedToken("<|im_end|>>", special=True, normalized=False)
-    added(tokenizer, *REAL, *FORGED, longer)
-    assert names(tokenizer, ["<|im_end|>>"]) == ["<|im_end|>>"]
-    assert names(tokenizer, ["<|im_end|>", ">", "<|im_end|>"]) == ["<|im_end|>", "<|im_end|>"]
-    assert names(tokenizer, ["a[[x]]b"]) == ["[[x]"]
-    assert names(tokenizer, ["a", "[", "[x]]b"]) == ["[x]]"]
+    with_tokens(tokenizer, *REAL, *FORGED, longer)
+    assert control_tokens(tokenizer, ["<|im_end|>>"]) == ["<|im_end|>>"]
+    assert control_tokens(tokenizer, ["<|im_end|>", ">", "<|im_end|>"]) == ["<|im_end|>", "<|im_end|>"]
+    assert control_tokens(tokenizer, ["a[[x]]b"]) == ["[[x]"]
+    assert control_tokens(tokenizer, ["a", "[", "[x]]b"]) == ["[x]]"]
 
 
-def test_a_token_in_the_disguise_that_a_normaliser_lifts_is_forged_too() -> None:
-    tokenizer = small("unigram")
-    assert names(tokenizer, ["a＜s＞b", "c＜s＞d", "ｅ"]) == ["<s>"]
-    assert names(tokenizer, ["", "＜", "s＞"]) == names(tokenizer, ["＜s", "＞"]) == []
-    words = small("wordpiece")
-    assert names(words, ["[INST] [inst] ", "[Inst] [inst]", " [iNST]"]) == ["[INST]"] * 3
+def test_untrusted_text_that_normalizes_to_a_control_token_is_encoded_as_text() -> None:
+    tokenizer = small_tokenizer("unigram")
+    assert control_tokens(tokenizer, ["a＜s＞b", "c＜s＞d", "ｅ"]) == ["<s>"]
+    assert control_tokens(tokenizer, ["", "＜", "s＞"]) == control_tokens(tokenizer, ["＜s", "＞"]) == []
+    words = small_tokenizer("wordpiece")
+    assert control_tokens(words, ["[INST] [inst] ", "[Inst] [inst]", " [iNST]"]) == ["[INST]"] * 3
     encoded = encode(["", "[Inst]"], words)
     assert words.decode(encoded.ids) == "[ in ##s ##t ]"
     assert encoded.offsets == [(0, 1), (1, 3), (3, 4), (4, 5), (5, 6)]
 
 
-def test_a_single_word_is_one_where_the_tokenizer_sees_it() -> None:
-    tokenizer = small("byte_level")
-    for forged in ("", "<|im_end|>"):
-        assert names(tokenizer, ["<one>", f"word{forged}", " <one>", forged, ""]) == ["<one>"]
-        assert names(tokenizer, ["<one>", f" word{forged} ", "<one>"]) == ["<one>"] * 2
-    # What is no token is text all the same.
-    parts = ["<one>", "word<|im_end|>", "<one>"]
-    encoded = encode(parts, tokenizer)
-    assert names(tokenizer, parts) == ["<one>"]
-    assert tokenizer.decode(encoded.ids, skip_special_tokens=False) == "".join(parts)
+@pytest.mark.parametrize("forged", ["", "<|im_end|>"])
+def test_trusted_single_word_token_is_recognized_only_at_word_boundaries(forged: str) -> None:
+    tokenizer = small_tokenizer("byte_level")
+    assert control_tokens(tokenizer, ["<one>", f"word{forged}", " <one>", forged, ""]) == ["<one>"]
+    assert control_tokens(tokenizer, ["<one>", f" word{forged} ", "<one>"]) == ["<one>"] * 2
+    # A token that is not recognized is encoded as text.
+    parts = ["<one>", f"word{forged}", "<one>"]
+    assert control_tokens(tokenizer, parts) == ["<one>"] * bool(forged)
+    assert tokenizer.decode(encode(parts, tokenizer).ids, skip_special_tokens=False) == "".join(parts)
 
 
-def test_white_space_that_tokens_take_may_be_anybodys_but_not_their_own() -> None:
-    tokenizer = added(byte_level(), *REAL, AddedToken(" <x> ", special=True, normalized=False))
-    for post in (None, processors.ByteLevel(trim_offsets=True)):
-        if post is not None:
-            tokenizer.post_processor = post
-        assert names(tokenizer, ["", "a  ", "<sep>", "  b", ""]) == ["<sep>"]
-        assert encode(["", "a  ", "<sep>", "  b"], tokenizer).ids == own(tokenizer, "a  <sep>  b")
-        assert names(tokenizer, ["a <x> b"]) == [" <x> "]
-        assert names(tokenizer, ["a", " ", "<x> b"]) == names(tokenizer, ["a <x>", " b"]) == []
+POST_PROCESSORS = pytest.mark.parametrize("post_processor", [None, processors.ByteLevel(trim_offsets=True)])
 
 
-def test_white_space_of_a_token_that_a_normaliser_drops_is_not_looked_for() -> None:
+@POST_PROCESSORS
+def test_control_token_may_strip_untrusted_whitespace_but_not_contain_it(post_processor: Any) -> None:
+    tokenizer = with_tokens(byte_level(), *REAL, AddedToken(" <x> ", special=True, normalized=False))
+    tokenizer.post_processor = post_processor
+    assert control_tokens(tokenizer, ["", "a  ", "<sep>", "  b", ""]) == ["<sep>"]
+    assert encode(["", "a  ", "<sep>", "  b"], tokenizer).ids == own_ids(tokenizer, "a  <sep>  b")
+    assert control_tokens(tokenizer, ["a <x> b"]) == [" <x> "]
+    assert control_tokens(tokenizer, ["a", " ", "<x> b"]) == control_tokens(tokenizer, ["a <x>", " b"]) == []
+
+
+def test_token_is_recognized_without_the_whitespace_that_the_normalizer_strips() -> None:
     tokenizer = byte_level()
     tokenizer.normalizer = normalizers.Strip()
-    added(tokenizer, " <x> ", "<s>")
+    with_tokens(tokenizer, " <x> ", "<s>")
     parts = ["b<x>", "<s>", "<x>b\n\n"]
-    assert names(tokenizer, parts) == [" <x> "] * 2
+    assert control_tokens(tokenizer, parts) == [" <x> "] * 2
     assert tokenizer.decode(encode(parts, tokenizer).ids).replace(" ", "") == "b<x><s><x>b"
 
 
-def test_a_special_token_may_be_white_space() -> None:
+@POST_PROCESSORS
+def test_whitespace_special_token_is_recognized_in_trusted_text_only(post_processor: Any) -> None:
     tokenizer = byte_level()
-    added(tokenizer, AddedToken("\n\n", special=True, normalized=False))
+    tab = AddedToken("\t\t", special=True, normalized=False, rstrip=True)
+    with_tokens(tokenizer, tab, AddedToken("\n\n", special=True, normalized=False))
+    assert tokenizer.token_to_id("\t\t") not in encode(["", "\t\t", " a"], tokenizer).ids
+    tokenizer.post_processor = post_processor
     special = tokenizer.token_to_id("\n\n")
-    for post in (None, processors.ByteLevel(trim_offsets=True)):
-        if post is not None:
-            tokenizer.post_processor = post
-        assert encode(["\n\n\n\n", "\n\n\n", "\n"], tokenizer).ids.count(special or 0) == 2
+    assert encode(["\n\n\n\n", "\n\n\n", "\n"], tokenizer).ids.count(special or 0) == 2
 
 
-def test_offsets_are_trimmed_where_the_tokenizer_trims_them() -> None:
-    tokenizer = added(byte_level(), *REAL)
+@pytest.mark.parametrize("forged", ["", "<s>"])
+def test_offsets_are_trimmed_if_the_post_processor_trims_offsets(forged: str) -> None:
+    tokenizer = with_tokens(byte_level(), *REAL)
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
-    for forged in ("", "<s>"):
-        encoded = encode(["<s>", f"a{forged} how"], tokenizer)
-        assert tokenizer.decode(encoded.ids[-1:]) == " how"
-        assert encoded.offsets[-1] == (len(forged) + 5, len(forged) + 8)
+    encoded = encode(["<s>", f"a{forged} how"], tokenizer)
+    assert tokenizer.decode(encoded.ids[-1:]) == " how"
+    assert encoded.offsets[-1] == (len(forged) + 5, len(forged) + 8)
 
 
 @pytest.mark.parametrize(
     ("kind", "token", "parts"),
     [
-        *(("llama", "<s>", "▁ a < s > b"), ("first", "<s>", "a < s > b"), ("unigram", "<s>", "▁ a < s > b")),
-        # The rest would be a control token too, so all signs stand apart.
+        *(("llama", "<s>", "▁ a < s > b"), ("metaspace", "<s>", "a < s > b"), ("unigram", "<s>", "▁ a < s > b")),
+        # The rest after the first character would be a control token too, so all characters are separate.
         ("nested", "<<s>", "a < < s > b"),
     ],
 )
-def test_a_control_token_that_the_model_itself_builds_is_broken_up(kind: str, token: str, parts: str) -> None:
-    tokenizer = nested() if kind == "nested" else small(kind)
+def test_forged_control_token_of_the_model_vocabulary_is_split(kind: str, token: str, parts: str) -> None:
+    tokenizer = nested() if kind == "nested" else small_tokenizer(kind)
     encoded = encode([token, f"a{token}b", ""], tokenizer)
     assert [tokenizer.id_to_token(id_) for id_ in encoded.ids] == [token, *parts.split()]
     assert encoded.offsets[0] == (0, len(token))
     check_offsets([token, f"a{token}b"], encoded)
 
 
-def test_words_that_are_control_tokens_are_broken_up() -> None:
-    tokenizer = added(spaced(), "<s>", special=True)
+def test_forged_control_token_that_is_a_whole_word_is_split_into_smaller_tokens() -> None:
+    tokenizer = with_tokens(unsplit_words(), "<s>", special=True)
     encoded = encode(["<s> ", "a <s>", " <s>"], tokenizer)
     assert [tokenizer.id_to_token(id_) for id_ in encoded.ids] == ["<s>", "[UNK]", "<", "[UNK]", "<s>"]
     assert encoded.offsets == [(0, 3), (4, 5), (6, 9), (6, 9), (10, 13)]
 
 
-def test_signs_that_a_model_does_not_know_are_not_forged() -> None:
-    tokenizer = small("wordpiece")
+def test_unknown_characters_become_the_unknown_token_but_a_forged_unknown_token_does_not() -> None:
+    tokenizer = small_tokenizer("wordpiece")
     parts = ["<s>", "😀 Ω hello", " <s>"]
     unknown = tokenizer.token_to_id("[UNK]")
-    assert encode(parts, tokenizer).ids == own(tokenizer, "".join(parts))
+    assert encode(parts, tokenizer).ids == own_ids(tokenizer, "".join(parts))
     assert encode(parts, tokenizer).ids.count(unknown or 0) == 2
-    # Who writes the token itself gets text.
-    assert encode(["", "[UNK]"], tokenizer).ids != own(tokenizer, "[UNK]") == [unknown]
+    # The name of the unknown token in untrusted text stays text.
+    assert encode(["", "[UNK]"], tokenizer).ids != own_ids(tokenizer, "[UNK]") == [unknown]
     assert encode(["[UNK]", "[UNK]"], tokenizer).ids[0] == unknown
 
 
-def test_the_token_for_what_is_unknown_cannot_be_forged_in_capitals() -> None:
+def test_unknown_token_cannot_be_forged_in_another_letter_case() -> None:
     tokenizer = wordpiece()
-    added(tokenizer, AddedToken("[UNK]", special=True, normalized=True))
-    assert own(tokenizer, "[Unk]") == [tokenizer.token_to_id("[UNK]")]
+    with_tokens(tokenizer, AddedToken("[UNK]", special=True, normalized=True))
+    assert own_ids(tokenizer, "[Unk]") == [tokenizer.token_to_id("[UNK]")]
     assert len(encode(["", "[Unk]"], tokenizer).ids) == len(["[", "Unk", "]"])
-    assert encode(["[Unk]", ""], tokenizer).ids == own(tokenizer, "[Unk]")
+    assert encode(["[Unk]", ""], tokenizer).ids == own_ids(tokenizer, "[Unk]")
 
 
-def test_tokens_of_one_sign_or_byte_are_no_control_tokens() -> None:
-    tokenizer = added(llama(), "|", "<0x0A>", "😀", special=True)
-    added(tokenizer, "➤", "<think>", AddedToken("▁▁", normalized=False))
+def test_single_character_and_byte_tokens_of_the_model_are_no_control_tokens() -> None:
+    tokenizer = with_tokens(llama(), "|", "<0x0A>", "😀", special=True)
+    with_tokens(tokenizer, "➤", "<think>", AddedToken("▁▁", normalized=False))
     text = "a|b\nc😎 ➤▁▁"
-    assert encode(["", text], tokenizer).ids == own(tokenizer, text)
+    assert encode(["", text], tokenizer).ids == own_ids(tokenizer, text)
     assert tokenizer.token_to_id("😀") in encode(["😀", "<think>"], tokenizer).ids
     assert tokenizer.token_to_id("😀") not in encode(["", "😀"], tokenizer).ids
 
 
-@pytest.mark.parametrize("tokens", [[*"abcdefgh<>|_im", "<|im|>"], ["<|im|>", *"abcdegh<>|_imf"]])
-def test_ids_beyond_the_size_of_a_vocabulary_with_gaps_stay_what_they_are(tokens: list[str]) -> None:
+@pytest.mark.parametrize("tokens", [[*"abcdefgh<>|_im257", "<|im|>"], ["<|im|>", *"abcdegh<>|_imf257"]])
+def test_ids_are_unchanged_for_a_vocabulary_with_gaps(tokens: list[str]) -> None:
     ids = {token: 3 * number for number, token in enumerate(tokens)}
-    tokenizer = added(Tokenizer(models.BPE(ids, [])), "<|im|>", special=True)
-    encoded = encode(["<|im|>af", "gh<|im|>f", "<|im|>"], tokenizer)
-    assert encoded.ids == [ids[token] for token in ("<|im|>", *"afgh<|im|>f", "<|im|>")]
+    tokenizer = with_tokens(Tokenizer(models.BPE(ids, [])), "<|im|>", special=True)
+    # The normalizer drops the placeholder characters of the ids, but not those that fill the gaps.
+    tokenizer.normalizer = normalizers.Replace(Regex("[^ -~]"), "")
+    encoded = encode(["<|im|>af257", "gh<|im|>f", "<|im|>"], tokenizer)
+    assert encoded.ids == [ids[token] for token in ("<|im|>", *"af257gh<|im|>f", "<|im|>")]
 
 
+@pytest.mark.parametrize("off", ["no_truncation", "no_padding", "nothing"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("parts", [["<s> Hello", "   wor ", "<sep><|im_end|>"], ["<s>", "<s> a", " <think>"]])
-def test_nothing_is_cut_off_or_filled_up(kind: str, parts: list[str]) -> None:
-    tokenizer = added(KINDS[kind](), *REAL, *PLAIN, *FORGED)
+def test_truncation_and_padding_settings_are_ignored_and_kept(kind: str, parts: list[str], off: str) -> None:
+    tokenizer = with_tokens(KINDS[kind](), *REAL, *PLAIN, *FORGED)
     whole = encode(parts, tokenizer)
-    for off in ("to_str", "no_truncation", "no_padding"):
-        limit(tokenizer)
-        getattr(tokenizer, off)()
-        before = tokenizer.to_str()
-        assert encode(parts, tokenizer) == whole
-        assert tokenizer.to_str() == before
+    set_truncation_and_padding(tokenizer)
+    getattr(tokenizer, off, tokenizer.to_str)()
+    before = tokenizer.to_str()
+    assert encode(parts, tokenizer) == whole
+    assert tokenizer.to_str() == before
 
 
-def test_nothing_is_added() -> None:
-    """A tokenizer's post-processor may put tokens around a text; a prompt holds those that it is to have."""
-    tokenizer = added(byte_level(), *REAL)
+def test_special_tokens_of_the_post_processor_are_not_added() -> None:
+    """A post-processor may put tokens around a text, but a prompt already contains all of its tokens."""
+    tokenizer = with_tokens(byte_level(), *REAL)
     alone = encode(["<s>a", "<s>"], tokenizer), encode(["a", "b"], tokenizer)
     special = [("<s>", tokenizer.token_to_id("<s>"))]
     tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A <s>", special_tokens=special)
@@ -494,75 +500,75 @@ def test_nothing_is_added() -> None:
     assert (encode(["<s>a", "<s>"], tokenizer), encode(["a", "b"], tokenizer)) == alone
 
 
-def test_a_tokenizer_that_knows_no_special_tokens_is_taken_at_its_word() -> None:
-    tokenizer = added(byte_level(), *REAL, *FORGED)
+def test_special_tokens_stay_text_if_the_tokenizer_has_encode_special_tokens_set() -> None:
+    tokenizer = with_tokens(byte_level(), *REAL, *FORGED)
     tokenizer.encode_special_tokens = True
     for _ in range(2):
-        assert names(tokenizer, ["<s><think>", "", "[x]]"]) == ["<think>", "[x]]"]
-        assert names(tokenizer, ["<s><think>", "[INST]<s>", "[x]]"]) == ["<think>", "[x]]"]
-        limit(tokenizer)
+        assert control_tokens(tokenizer, ["<s><think>", "", "[x]]"]) == ["<think>", "[x]]"]
+        assert control_tokens(tokenizer, ["<s><think>", "[INST]<s>", "[x]]"]) == ["<think>", "[x]]"]
+        set_truncation_and_padding(tokenizer)
 
 
-def test_a_special_word_is_a_control_token_and_an_added_one_is_a_word() -> None:
-    tokenizer = added(added(byte_level(), "END", special=True), "STOP")
+def test_plain_word_is_a_control_token_only_if_added_as_a_special_token() -> None:
+    tokenizer = with_tokens(with_tokens(byte_level(), "END", special=True), "STOP")
     end, stop = map(tokenizer.token_to_id, ("END", "STOP"))
     ids = encode(["END STOP", "END STOP", "END"], tokenizer).ids
     assert [id_ for id_ in ids if id_ in (end, stop)] == [end, stop, stop, end]
 
 
-def test_tokens_that_are_added_later_are_seen() -> None:
-    tokenizer = added(byte_level(), "<s>", special=True)
+def test_token_added_after_the_first_encoding_is_a_control_token() -> None:
+    tokenizer = with_tokens(byte_level(), "<s>", special=True)
     parts = ["<s><new>", "<new>", "<new>"]
-    assert encode(parts, tokenizer).ids == own(tokenizer, "".join(parts))
-    added(tokenizer, "<new>")
-    assert names(tokenizer, parts) == ["<s>", "<new>", "<new>"]
+    assert encode(parts, tokenizer).ids == own_ids(tokenizer, "".join(parts))
+    with_tokens(tokenizer, "<new>")
+    assert control_tokens(tokenizer, parts) == ["<s>", "<new>", "<new>"]
 
 
-def test_nothing_keeps_a_tokenizer() -> None:
-    tokenizer = added(byte_level(), "<s>", special=True)
-    limit(tokenizer)
-    assert names(tokenizer, ["<s>", "<s>"]) == ["<s>"]
+def test_encoding_keeps_no_reference_to_the_tokenizer() -> None:
+    tokenizer = with_tokens(byte_level(), "<s>", special=True)
+    set_truncation_and_padding(tokenizer)
+    assert control_tokens(tokenizer, ["<s>", "<s>"]) == ["<s>"]
     held = weakref.ref(tokenizer)
     del tokenizer
     gc.collect()
     assert held() is None
 
 
-def test_a_normaliser_may_drop_what_stands_for_a_token() -> None:
+def test_control_tokens_are_kept_if_the_normalizer_drops_placeholder_characters() -> None:
     tokenizer = byte_level()
     tokenizer.normalizer = normalizers.Replace(Regex("[^\\x00-\\x7f]"), "")
-    added(tokenizer, *REAL, *FORGED)
-    assert names(tokenizer, ["<think>a", "<thiönk>", "<thinök>"]) == ["<think>"] * 2
+    with_tokens(tokenizer, *REAL, *FORGED)
+    assert control_tokens(tokenizer, ["<think>a", "<thiönk>", "<thinök>"]) == ["<think>"] * 2
 
 
-def test_signs_that_stand_for_tokens_may_be_in_the_text_and_in_other_tokens() -> None:
+def test_placeholder_characters_may_occur_in_the_text_and_in_added_tokens() -> None:
     text = "".join(map(chr, range(0x1CFF0, 0x1D100)))
-    tokenizer = added(byte_level(), *REAL, "\U0001d000")
-    assert names(tokenizer, ["<s>a", "<s>", "<s>"]) == ["<s>", "<s>"]
+    tokenizer = with_tokens(byte_level(), *REAL, "\U0001d000")
+    assert control_tokens(tokenizer, ["<s>a", "<s>", "<s>"]) == ["<s>", "<s>"]
     parts = ["<s>", f"{text}<s>", f"{text}<think>"]
-    assert names(tokenizer, parts) == ["<s>", "<think>"]
+    assert control_tokens(tokenizer, parts) == ["<s>", "<think>"]
     assert tokenizer.decode(encode(parts, tokenizer).ids, skip_special_tokens=False) == "".join(parts)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", LOSSLESS_KINDS)
-def test_halves_of_surrogate_pairs_are_no_text(kind: str) -> None:
-    tokenizer, ids, _ = lossless(kind)
+@pytest.mark.parametrize("kind", REAL_KINDS)
+def test_lone_surrogates_are_encoded_as_replacement_characters(kind: str) -> None:
+    tokenizer, ids, _ = real_tokenizer(kind)
     name = next(iter(ids.values()))
     parts = [f"a\ud83d{name}", "\ude00 \ud83d\ude00", f"{name}\udfff!"]
     encoded = encode(parts, tokenizer)
     check_offsets(parts, encoded)
     text = f"a\ufffd{name}\ufffd 😀{name}\ufffd!"
-    assert encoded.ids == models_own(tokenizer, text)
+    assert encoded.ids == expected_ids(tokenizer, text)
     assert untrusted_tokens(parts, encoded, ids) == [(name, "")] * 2
     assert tokenizer.decode([encoded.ids[-1]]) == "!"
     assert encoded.offsets[-1] == (len("".join(parts)) - 1, len("".join(parts)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", LOSSLESS_KINDS)
-def test_long_text_takes_time_by_its_length_only(kind: str) -> None:
-    tokenizer, ids, _ = lossless(kind)
+@pytest.mark.parametrize("kind", REAL_KINDS)
+def test_text_with_thousands_of_control_tokens_is_encoded_in_reasonable_time(kind: str) -> None:
+    tokenizer, ids, _ = real_tokenizer(kind)
     name = next(iter(ids.values()))
     number = 5_000
     encoded = encode([f"{name}a ", f"{name} b\n"] * number, tokenizer)
@@ -571,7 +577,7 @@ def test_long_text_takes_time_by_its_length_only(kind: str) -> None:
 
 
 def check_parts(*several: list[str]) -> None:
-    """Each comes back from its ids, which have one control token."""
+    """The ids of each prompt decode to its text, and contain one control token."""
     tokenizer = encoding("cl100k_base")
     for parts in several:
         encoded = encode(parts, tokenizer)
@@ -581,46 +587,46 @@ def check_parts(*several: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_a_million_white_spaces_are_text_too() -> None:
-    # On their own they are too much for tiktoken.
+def test_a_million_spaces_in_a_row_are_encoded() -> None:
+    # tiktoken fails on so many spaces in one piece.
     spaces = " " * 1_100_000
     check_parts([f"<|endoftext|>{spaces}", "b"], ["<|endoftext|>", f"{spaces}<|endoftext|>"])
 
 
 @pytest.mark.parametrize("number", [7, 8, 9, 16, 21])
-def test_long_white_space_is_encoded_in_pieces(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_whitespace_is_encoded_in_pieces(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lazyprompt.messages.backends._LONG", 8)
     spaces = " " * number
     check_parts([f"<|endoftext|>{spaces}b{spaces}", "b"], ["<|endoftext|>", f"b{spaces}<|endoftext|>"])
 
 
 @pytest.mark.parametrize("wrong", [None, "gpt-4o", object(), int, models.BPE()])
-def test_what_is_no_tokenizer_is_named(wrong: Any) -> None:
+def test_object_that_is_no_tokenizer_is_refused_with_its_type(wrong: Any) -> None:
     kind = re.escape(type(wrong).__qualname__)
     with pytest.raises(TokenizerError, match=rf"must be a tokenizers.Tokenizer, a tiktoken.Encoding.*, not .*{kind}$"):
         encode(["a"], wrong)
 
 
 def test_text_that_a_tokenizer_cannot_encode_is_an_error() -> None:
-    tokenizer = added(Tokenizer(models.WordLevel({"a": 0}, unk_token="[UNK]")), "<s>", special=True)  # noqa: S106 - no password
+    tokenizer = with_tokens(Tokenizer(models.WordLevel({"a": 0}, unk_token="[UNK]")), "<s>", special=True)  # noqa: S106 - no password
     assert encode(["a", ""], tokenizer).ids == [0]
     with pytest.raises(TokenizerError, match="the tokenizer cannot encode the text"):
         encode(["b"], tokenizer)
 
 
-def test_a_control_token_that_cannot_be_broken_up_is_an_error() -> None:
+def test_forged_control_token_that_the_model_cannot_split_is_an_error() -> None:
     tokenizer = Tokenizer(models.WordLevel({"<s>": 0, "a": 1}, unk_token="[UNK]"))  # noqa: S106 - no password
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    added(tokenizer, "<s>", special=True)
+    with_tokens(tokenizer, "<s>", special=True)
     assert encode(["<s>", "a"], tokenizer).ids == [0, 1]
     with pytest.raises(TokenizerError, match="the tokenizer's model cannot encode '<'"):
         encode(["<s>", "a <s>"], tokenizer)
 
 
 @pytest.mark.slow
-def test_a_panic_of_the_package_is_an_error_of_ours() -> None:
-    """It is no Exception: it went through every handler of the caller."""
+def test_panic_of_the_tokenizers_package_is_raised_as_a_tokenizer_error() -> None:
+    """A panic is no `Exception`, so it passed through the `except Exception` handlers of the caller."""
     line = AddedToken("\n", special=True, normalized=False, lstrip=True, rstrip=True, single_word=True)
-    tokenizer = added(byte_level(), AddedToken("  ", special=True, normalized=False, lstrip=True), line)
+    tokenizer = with_tokens(byte_level(), AddedToken("  ", special=True, normalized=False, lstrip=True), line)
     with pytest.raises(TokenizerError, match="cannot encode the text"):
         encode(["\n    "], tokenizer)

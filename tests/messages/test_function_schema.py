@@ -61,7 +61,7 @@ class Address(Base, total=False):
 
     zip_code: Annotated[str, Field(min_length=5)]
     country: Required[str]
-    title: NotRequired[str]
+    title: NotRequired[Base]
 
 
 class Tree(typing.TypedDict):
@@ -90,6 +90,10 @@ def property_of(hint: object, default: object = ...) -> dict[str, Any]:
         (list, {"type": "array", "items": {}}),
         (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
         (tuple[int, ...], {"type": "array", "items": {"type": "integer"}}),
+        (
+            tuple[int, str],
+            {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "minItems": 2, "maxItems": 2},
+        ),
         (set[str], {"type": "array", "items": {"type": "string"}, "uniqueItems": True}),
         *((Literal["a", 1], {"enum": ["a", 1]}), (Color, {"type": "string", "enum": ["red", "blue"]})),
         (Literal[Color.RED], {"type": "string", "const": "red"}),
@@ -105,12 +109,8 @@ def property_of(hint: object, default: object = ...) -> dict[str, Any]:
         (Annotated[str, Field(title="T", alias="other")], {"type": "string"}),
     ],
 )
-def test_hints_become_json_schema(hint: object, schema: dict[str, object]) -> None:
+def test_type_hints_become_json_schema(hint: object, schema: dict[str, object]) -> None:
     assert property_of(hint) == schema
-
-
-def test_a_pair_has_two_schemas() -> None:
-    assert property_of(tuple[int, str])["prefixItems"] == [{"type": "integer"}, {"type": "string"}]
 
 
 POINT = {
@@ -124,12 +124,12 @@ POINT = {
 }
 
 
-def test_a_model_stands_in_place_with_its_property_called_title() -> None:
+def test_pydantic_model_schema_is_inlined_and_keeps_a_property_called_title() -> None:
     assert property_of(Point) == POINT
     assert property_of(list[Point]) == {"type": "array", "items": POINT}
 
 
-def test_a_dataclass_stands_in_place() -> None:
+def test_dataclass_schema_is_inlined() -> None:
     color = {"type": "string", "enum": ["red", "blue"], "default": "red"}
     assert property_of(Line) == {
         "type": "object",
@@ -138,23 +138,26 @@ def test_a_dataclass_stands_in_place() -> None:
     }
 
 
-def test_a_typed_dict_keeps_what_is_required() -> None:
+def test_typed_dict_schema_keeps_required_keys_and_field_constraints() -> None:
     schema = property_of(Address)
     assert schema["description"] == "Where one lives."
     assert schema["required"] == ["city", "country"]
     assert schema["properties"]["zip_code"] == {"type": "string", "minLength": 5}
     assert "title" in schema["properties"]
-    for hint in (Annotated[Address, "d"], Address | None, list[Address], dict[str, Optional[Address]]):  # noqa: UP045
-        assert '"zip_code"' in json.dumps(property_of(hint))
+
+
+@pytest.mark.parametrize("hint", [Annotated[Address, "d"], Address | None, list[Address], dict[str, Optional[Address]]])  # noqa: UP045
+def test_typed_dict_schema_is_inlined_in_other_hints(hint: object) -> None:
+    assert '"zip_code"' in json.dumps(property_of(hint))
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="pydantic reads it there")
-def test_a_typed_dict_that_holds_itself_is_refused_before_python_312() -> None:
+def test_recursive_typed_dict_is_refused_before_python_3_12() -> None:
     with pytest.raises(ToolsError, match=r"typing_extensions\.TypedDict"):
         property_of(Tree)
 
 
-def test_a_type_that_holds_itself_stays_a_definition() -> None:
+def test_recursive_model_stays_a_definition() -> None:
     def grow(node: Annotated[Node, "where"], other: Node, point: Point) -> None: ...
 
     parameters = schema_of(grow)["parameters"]
@@ -171,7 +174,7 @@ def test_a_type_that_holds_itself_stays_a_definition() -> None:
     }
 
 
-def test_types_that_hold_each_other_stay_definitions() -> None:
+def test_mutually_recursive_models_stay_definitions() -> None:
     def turn(left: Left) -> None: ...
 
     parameters = schema_of(turn)["parameters"]
@@ -179,20 +182,20 @@ def test_types_that_hold_each_other_stay_definitions() -> None:
     assert parameters["$defs"]["Right"]["properties"] == {"left": {"$ref": "#/$defs/Left"}, "point": POINT}
 
 
-def test_describing_a_function_leaves_its_models_as_they_were() -> None:
+def test_function_schema_does_not_change_the_models_in_the_hints() -> None:
     before = Node.model_json_schema()
     property_of(Annotated[Node, Field(description="changed")])
     assert Node.model_json_schema() == before
     assert property_of(Node) == {"$ref": "#/$defs/Node"}
 
 
-def test_a_tagged_union_points_nowhere() -> None:
+def test_tagged_union_schema_is_inlined_without_references() -> None:
     schema = property_of(Annotated[Cat | Dog, Field(discriminator="kind")])
     assert list(schema) == ["oneOf"]
     assert "$defs" not in json.dumps(schema)
 
 
-def test_data_called_title_is_kept() -> None:
+def test_schema_keywords_inside_example_const_and_default_data_are_kept() -> None:
     data = {"title": "x", "discriminator": "y"}
     extra = typing.cast("Any", {"const": data})
     schema = property_of(
@@ -201,7 +204,7 @@ def test_data_called_title_is_kept() -> None:
     assert (schema["examples"], schema["const"], schema["default"]) == ([data], data, data | {"$ref": "z"})
 
 
-def test_a_parameter_may_have_any_name() -> None:
+def test_parameter_names_that_collide_with_pydantic_or_schema_keywords_are_accepted() -> None:
     def odd(
         title: str, schema: int, model_config: int, _hidden: int, json: int, self: int, properties: int
     ) -> None: ...
@@ -212,30 +215,30 @@ def test_a_parameter_may_have_any_name() -> None:
     assert all(set(each) == {"type"} for each in properties(odd).values())
 
 
-def test_a_hidden_parameter_is_hidden() -> None:
+def test_parameter_with_skip_json_schema_is_left_out() -> None:
     def answer(text: str, context: SkipJsonSchema[int]) -> None: ...
 
     assert schema_of(answer)["parameters"]["required"] == ["text"]
     assert list(properties(answer)) == ["text"]
 
 
-def test_the_return_hint_is_not_looked_at() -> None:
+def test_unresolvable_return_hint_is_ignored() -> None:
     def make(x: int) -> Unknown: ...
 
     assert properties(make) == {"x": {"type": "integer"}}
 
 
-def test_a_hint_that_cannot_be_resolved_is_named() -> None:
+def test_unresolvable_parameter_hint_is_refused_with_the_parameter_name() -> None:
     def make(x: int, y: list[Unknown]) -> None: ...
 
-    message = tools_error([make])
-    assert "make()" in message
-    assert "'list[Unknown]' of parameter 'y'" in message
-    assert "TYPE_CHECKING" in message
+    assert tools_error([make]).endswith(
+        "make(): the type hint 'list[Unknown]' of parameter 'y' cannot be resolved (name 'Unknown' is not defined); "
+        "define or import the type at module level, outside TYPE_CHECKING"
+    )
 
 
 @pytest.mark.parametrize("hint", [Shop, 5, Annotated[str, Field(pattern="(")], "list[", typing.Callable[[], int]])
-def test_a_hint_without_a_schema_is_named(hint: object) -> None:
+def test_hint_without_a_json_schema_is_refused_with_the_parameter_name(hint: object) -> None:
     def make(a: int, x: int, b: int) -> None: ...
 
     make.__annotations__["x"] = hint
@@ -254,24 +257,24 @@ def test_a_hint_without_a_schema_is_named(hint: object) -> None:
         *((Point(x=1, title="here"), {"x": 1, "title": "here"}), ({"a": [Color.RED]}, {"a": ["red"]})),
     ],
 )
-def test_a_default_is_shown_in_its_json_form(default: object, form: object) -> None:
+def test_default_value_is_written_in_its_json_form(default: object, form: object) -> None:
     assert property_of(Any, default) == {"default": form}
 
 
 @pytest.mark.parametrize("default", [object(), float("nan"), "\ud800", b"\xff", int, search])
-def test_a_default_without_a_json_form_is_left_out(default: object) -> None:
+def test_default_value_without_a_json_form_is_left_out(default: object) -> None:
     def make(x: Any = default) -> None: ...
 
     assert schema_of(make)["parameters"] == {"type": "object", "properties": {"x": {}}}
 
 
-def test_a_default_makes_a_parameter_optional() -> None:
+def test_default_value_makes_a_parameter_optional() -> None:
     def make(a: int, b: int = 1, *, c: int, d: int = 2) -> None: ...
 
     assert schema_of(make)["parameters"]["required"] == ["a", "c"]
 
 
-def test_a_field_may_stand_as_the_default() -> None:
+def test_pydantic_field_as_a_parameter_default_gives_description_and_default_value() -> None:
     def make(a: int = Field(description="A", ge=1), b: int = Field(5, description="B")) -> None: ...
 
     assert schema_of(make)["parameters"]["required"] == ["a"]
@@ -281,7 +284,7 @@ def test_a_field_may_stand_as_the_default() -> None:
     }
 
 
-def test_only_the_signature_says_what_is_optional() -> None:
+def test_default_inside_an_annotated_hint_does_not_make_a_parameter_optional() -> None:
     def make(a: Annotated[int, Field(default=3)]) -> None: ...
 
     assert schema_of(make)["parameters"] == {
@@ -291,28 +294,17 @@ def test_only_the_signature_says_what_is_optional() -> None:
     }
 
 
-class Lamp:
-    def switch(self, color: str) -> None:
+def test_choices_in_a_docstring_become_an_enum() -> None:
+    """The choices stayed in the description only, where no provider enforces them."""
+
+    def switch(color: str) -> None:
         """Switch the lamp.
 
         Args:
             color: The color. (choices: ["red", "warm white"])
         """
 
-    @classmethod
-    def make(cls, watts: int) -> None:
-        """Make a lamp."""
-
-
-@pytest.mark.parametrize("method", [Lamp.switch, Lamp().switch, Lamp.make, Lamp.__dict__["make"].__func__])
-def test_the_instance_is_no_parameter(method: Any) -> None:
-    """A method given through its class offered the model a required `self`."""
-    assert not {"self", "cls"} & properties(method).keys()
-
-
-def test_choices_of_a_docstring_make_an_enum() -> None:
-    """They were left in the description, where no provider holds a model to them."""
-    assert properties(Lamp.switch)["color"] == {
+    assert properties(switch)["color"] == {
         "type": "string",
         "description": "The color.",
         "enum": ["red", "warm white"],
@@ -320,9 +312,9 @@ def test_choices_of_a_docstring_make_an_enum() -> None:
 
 
 @pytest.mark.parametrize("written", ["red, blue", '{"red": 1}', '["red"'])
-def test_choices_are_a_json_list(written: str) -> None:
-    def switch(color: str) -> None: ...
+def test_docstring_choices_that_are_no_json_list_are_refused(written: str) -> None:
+    def switch(lamp: str, color: str) -> None: ...
 
-    switch.__doc__ = f"Switch the lamp.\n\nArgs:\n    color: The color. (choices: {written})\n"
+    switch.__doc__ = f"Switch.\n\nArgs:\n    lamp: One. (choices: [1]\n    color: The color. (choices: {written})\n"
     message = tools_error([switch])
     assert f'the choices of parameter \'color\' must be a JSON list such as ["red", "blue"], not {written!r}' in message

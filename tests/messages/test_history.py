@@ -16,7 +16,7 @@ from lazyprompt.messages.msg import ImageBlock, Msg, TextBlock, ToolResultBlock,
 from lazyprompt.messages.openai_form import openai_dicts
 
 
-def asks(name: str, **more: Any) -> dict[str, Any]:
+def call(name: str, **more: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": name}} | more]}
 
 
@@ -36,7 +36,7 @@ FORMS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_every_form_of_a_history_is_the_same_history(form: Any) -> None:
+def test_every_input_form_gives_the_same_history(form: Any) -> None:
     before = copy.deepcopy(form)
     history = History.of(form)
     assert history == History.of(PAIRS)  # type: ignore[arg-type]
@@ -47,13 +47,13 @@ def test_every_form_of_a_history_is_the_same_history(form: Any) -> None:
     assert form == before
 
 
-# A tuple that begins with the name of a role is one of LangChain's messages.
+# A tuple that begins with the name of a role is a LangChain message.
 QUESTIONS = st.text(min_size=1).filter(lambda text: text not in LANGCHAIN_WORDS)
 
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(QUESTIONS, st.text())))
-def test_pairs_of_any_text_come_back_as_they_were(pairs: list[tuple[str, str]]) -> None:
+def test_question_answer_pairs_round_trip_through_the_history(pairs: list[tuple[str, str]]) -> None:
     history = History.of(pairs)
     texts = [message.text for message in history.messages]
     assert list(zip(texts[::2], texts[1::2], strict=True)) == pairs
@@ -64,8 +64,8 @@ def test_pairs_of_any_text_come_back_as_they_were(pairs: list[tuple[str, str]]) 
 
 @pytest.mark.parametrize("nothing", ["", None])
 @pytest.mark.parametrize("pair", [list, tuple])
-def test_a_pair_without_a_question_is_a_greeting(pair: Any, nothing: Any) -> None:
-    """A prompter left its empty turn out in silence, a formatter sent it."""
+def test_pair_with_an_empty_question_becomes_an_assistant_message_only(pair: Any, nothing: Any) -> None:
+    """A prompter silently left out the empty user message, a formatter sent it."""
     assert History.of([pair((nothing, "Hello!")), ["Hi", "So?"]]).messages == (
         Msg("assistant", "Hello!", "assistant"),
         Msg("user", "Hi", "user"),
@@ -74,7 +74,7 @@ def test_a_pair_without_a_question_is_a_greeting(pair: Any, nothing: Any) -> Non
 
 
 @pytest.mark.parametrize("nothing", [None, [], (), EMPTY_HISTORY])
-def test_no_history_is_the_empty_one(nothing: Any) -> None:
+def test_none_and_empty_sources_give_the_empty_history(nothing: Any) -> None:
     history = History.of(nothing)
     assert history is EMPTY_HISTORY
     assert not history
@@ -84,7 +84,7 @@ def test_no_history_is_the_empty_one(nothing: Any) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_a_history_can_be_pickled_and_copied(form: Any) -> None:
+def test_history_can_be_pickled_and_copied(form: Any) -> None:
     history = History.of(form)
     for twin in (pickle.loads(pickle.dumps(history)), copy.deepcopy(history)):  # noqa: S301 - our own bytes
         assert twin == history
@@ -92,8 +92,12 @@ def test_a_history_can_be_pickled_and_copied(form: Any) -> None:
     assert not hasattr(history, "__dict__")
 
 
-def test_a_history_shares_nothing_with_what_was_given_or_given_out() -> None:
-    given: Any = [["a", "b"], asks("f", id="1"), {"role": "tool", "tool_call_id": "1", "content": "x", "k": {"v": [1]}}]
+def test_history_shares_no_objects_with_its_source_or_its_output() -> None:
+    given: Any = [
+        ["a", "b"],
+        call("f", id="1"),
+        {"role": "tool", "tool_call_id": "1", "content": "x", "k": {"v": [1]}},
+    ]
     history = History.of(given)
     expected = json.dumps(openai_dicts(history.messages))
     given[0][1] = "changed"
@@ -105,7 +109,7 @@ def test_a_history_shares_nothing_with_what_was_given_or_given_out() -> None:
     assert json.dumps(openai_dicts(history.messages)) == expected
 
 
-def test_histories_are_joined_in_each_combination() -> None:
+def test_histories_are_concatenated_with_plus() -> None:
     pairs, more, messages = History.of([("a", "b")]), History.of([("c", "d")]), History.of([Msg("Bob", "e", "user")])
     assert (pairs + EMPTY_HISTORY is History.of(pairs) is pairs, pairs.awaits_answer) == (True, False)
     assert EMPTY_HISTORY + pairs is pairs
@@ -114,13 +118,13 @@ def test_histories_are_joined_in_each_combination() -> None:
     assert [message.content for message in (messages + pairs).messages] == ["e", "a", "b"]
 
 
-def test_a_history_differs_from_another_and_from_any_other_thing() -> None:
+def test_history_is_unequal_to_other_histories_and_to_plain_lists() -> None:
     assert History.of([("a", "b")]) != History.of([("a", "c")])
     thing: object = [("a", "b")]
     assert History.of([("a", "b")]) != thing
 
 
-def test_a_history_prints_its_messages() -> None:
+def test_repr_of_a_history_shows_its_messages() -> None:
     assert repr(History.of([("a", "b")])) == (
         f"History([{Msg('user', 'a', 'user')!r}, {Msg('assistant', 'b', 'assistant')!r}])"
     )
@@ -136,38 +140,38 @@ def test_a_history_prints_its_messages() -> None:
         (Msg("Friday", (TextBlock("a"), ToolUseBlock("1", "f")), "assistant"), False),
     ],
 )
-def test_whether_the_assistant_speaks_next_is_known(last: Any, waits: bool) -> None:  # noqa: FBT001 - a parameter
-    assert History.of([["a", "b"], asks("f", id="1"), last]).awaits_answer is waits
+def test_awaits_answer_depends_on_the_last_message(last: Any, waits: bool) -> None:  # noqa: FBT001 - a parameter
+    assert History.of([["a", "b"], call("f", id="1"), last]).awaits_answer is waits
 
 
-def results(history: Any) -> list[str]:
+def result_ids(history: Any) -> list[str]:
     return [b.id for message in messages_from(history) for b in message.blocks if isinstance(b, ToolResultBlock)]
 
 
-def test_a_result_without_an_id_takes_the_oldest_unanswered_call() -> None:
+def test_tool_result_without_an_id_answers_the_oldest_open_call() -> None:
     two = {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f"}}, {"function": {"name": "g"}}]}
-    given = [two, {"role": "tool", "content": "1"}, asks("h", id="c"), *[{"role": "tool", "content": "2"}] * 2]
-    assert results(given) == ["a", "call_without_id_1", "c"]
+    given = [two, {"role": "tool", "content": "1"}, call("h", id="c"), *[{"role": "tool", "content": "2"}] * 2]
+    assert result_ids(given) == ["a", "call_without_id_1", "c"]
 
 
-def test_a_result_with_an_id_answers_that_call() -> None:
-    given = [asks("f", id="a"), asks("g", id="b"), {"role": "tool", "tool_call_id": "a", "content": "1"}]
-    assert results([*given, {"role": "tool", "content": "2"}]) == ["a", "b"]
+def test_tool_result_with_an_id_answers_the_call_with_that_id() -> None:
+    given = [call("f", id="a"), call("g", id="b"), {"role": "tool", "tool_call_id": "a", "content": "1"}]
+    assert result_ids([*given, {"role": "tool", "content": "2"}]) == ["a", "b"]
 
 
-def test_a_result_among_blocks_or_in_a_pair_answers_its_call_too() -> None:
-    calls = asks("f", id="a"), asks("g", id="b"), asks("h", id="c")
+def test_tool_result_block_in_a_message_or_a_pair_answers_its_call() -> None:
+    calls = call("f", id="a"), call("g", id="b"), call("h", id="c")
     answered = [Msg("system", (ToolResultBlock("a", "f", "1"),), "system"), ([ToolResultBlock("b", "g", "2")], "fine")]
-    assert results([*calls, *answered, {"role": "tool", "content": "3"}]) == ["a", "b", "c"]
+    assert result_ids([*calls, *answered, {"role": "tool", "content": "3"}]) == ["a", "b", "c"]
 
 
-def test_a_result_that_no_call_waits_for_is_refused() -> None:
-    answered = [asks("f", id="a"), {"role": "tool", "tool_call_id": "a", "content": "1"}]
+def test_tool_result_without_an_open_call_is_refused() -> None:
+    answered = [call("f", id="a"), {"role": "tool", "tool_call_id": "a", "content": "1"}]
     with pytest.raises(HistoryError, match=r"^history\[2\] is a tool result without 'tool_call_id', and no call is"):
         messages_from([*answered, {"role": "tool", "content": "2"}])
 
 
-def test_a_pair_may_hold_blocks() -> None:
+def test_pair_may_contain_content_blocks() -> None:
     picture = ImageBlock(URLSource("https://example.org/a.png"))
     user, assistant = messages_from([([{"type": "text", "text": "look"}, picture], "nice")])  # type: ignore[list-item]
     assert user == Msg("user", (TextBlock("look"), picture), "user")
@@ -175,7 +179,7 @@ def test_a_pair_may_hold_blocks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("item", "said"),
+    ("item", "error"),
     [
         (["a", "b", "c"], "contains 3 items; a pair must be [question, answer]"),
         *((["a"], "contains 1 items; a pair must be"), ([], "contains 0 items; a pair must be")),
@@ -192,72 +196,66 @@ def test_a_pair_may_hold_blocks() -> None:
         ({"role": "user", "content": [{"type": "text", "text": "\ud800"}]}, ": the text of a TextBlock has a lone"),
         (["a", "\ud800"], ": the message from 'assistant' has a lone surrogate"),
         ({"role": "user", "content": "\ud800"}, ": the message from 'user' has a lone surrogate"),
+        ({"role": "assistant", "content": "\udc00"}, ": the message from 'assistant' has a lone surrogate"),
+        ({"role": "assistant", "content": 5}, ".content must be a list, not int"),
     ],
 )
-def test_an_item_of_a_wrong_shape_is_refused_with_its_index(item: Any, said: str) -> None:
-    for before, index in (([], 0), ([("a", "b")] * 3, 3), ([Msg("user", "a", "user")], 1)):
-        with pytest.raises(HistoryError) as caught:
-            History.of([*before, item])
-        assert str(caught.value).startswith(f"history[{index}]{' ' if said[0] not in ':.' else ''}{said}")
+@pytest.mark.parametrize("before", [[], [("a", "b")] * 3, [Msg("user", "a", "user")], turns("a"), turns("a", "b", "c")])
+def test_malformed_history_item_is_refused_with_its_index(item: Any, error: str, before: list[Any]) -> None:
+    with pytest.raises(HistoryError) as caught:
+        History.of([*before, item])
+    assert str(caught.value).startswith(f"history[{len(before)}]{' ' if error[0] not in ':.' else ''}{error}")
 
 
-def test_plain_dicts_with_half_of_a_surrogate_pair_are_refused_with_the_index_of_the_dict() -> None:
-    with pytest.raises(HistoryError, match=r"^history\[3\]: the message from 'assistant' has a lone surrogate"):
-        History.of(turns("a", "b", "c", "\udc00"))
-
-
-HALF = "half \ud800"
+LONE = "lone \ud800"
 
 
 @pytest.mark.parametrize("place", ["name", "content", "id", "function", "arguments", "beside calls", "result", "tool"])
-def test_half_of_a_surrogate_pair_is_refused_wherever_it_stands(place: str) -> None:
-    """The reading of calls took a speaker's name as it was."""
+def test_lone_surrogate_is_refused_in_every_field_of_a_message_dict(place: str) -> None:
+    """The name of a message with tool calls was accepted with a lone surrogate."""
     function = {"name": "f", "arguments": "{}"}
     call: dict[str, Any] = {"id": "c1", "type": "function", "function": function}
     calling: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [call]}
     result: dict[str, Any] = {"role": "tool", "tool_call_id": "c1", "content": "x"}
     broken = {
-        "name": {"role": "user", "name": HALF, "content": "x"},
-        "content": {"role": "user", "name": "Bob", "content": HALF},
-        "id": {**calling, "tool_calls": [{**call, "id": HALF}]},
-        "function": {**calling, "tool_calls": [{**call, "function": {**function, "name": HALF}}]},
-        "arguments": {**calling, "tool_calls": [{**call, "function": {**function, "arguments": f'{{"a": "{HALF}"}}'}}]},
-        "beside calls": {**calling, "name": HALF},
-        "result": {**result, "tool_call_id": HALF},
-        "tool": {**result, "name": HALF},
+        "name": {"role": "user", "name": LONE, "content": "x"},
+        "content": {"role": "user", "name": "Bob", "content": LONE},
+        "id": {**calling, "tool_calls": [{**call, "id": LONE}]},
+        "function": {**calling, "tool_calls": [{**call, "function": {**function, "name": LONE}}]},
+        "arguments": {**calling, "tool_calls": [{**call, "function": {**function, "arguments": f'{{"a": "{LONE}"}}'}}]},
+        "beside calls": {**calling, "name": LONE},
+        "result": {**result, "tool_call_id": LONE},
+        "tool": {**result, "name": LONE},
     }[place]
     with pytest.raises(HistoryError, match=r"^history\[0\].* has a lone surrogate"):
         History.of([broken])
 
 
-def test_dicts_without_their_turns_in_order_are_read_one_by_one() -> None:
-    for form in (turns("a", "b", "c"), turns("a", "b")[::-1], [*turns("a", "b"), *turns("c", "d")[::-1]]):
-        history = History.of(form)
-        assert openai_dicts(history.messages) == form
+@pytest.mark.parametrize("form", [turns("a", "b", "c"), turns("a", "b")[::-1], turns("a", "b") + turns("c", "d")[::-1]])
+def test_message_dicts_with_roles_in_any_order_are_read(form: Any) -> None:
+    assert openai_dicts(History.of(form).messages) == form
 
 
-def test_items_that_only_begin_like_plain_turns_are_read_one_by_one() -> None:
+def test_message_dicts_mixed_with_other_forms_are_read() -> None:
     mixed: list[Any] = [*turns("a", "b"), ["c", "d"], Msg("user", "e", "user")]
     assert [message.content for message in messages_from(mixed)] == ["a", "b", "c", "d", "e"]
-    with pytest.raises(HistoryError, match=r"^history\[1\]\.content must be a list, not int"):
-        History.of([*turns("a"), {"role": "assistant", "content": 5}])
 
 
-def test_a_source_of_a_wrong_shape_is_refused_with_the_index_of_its_message() -> None:
+def test_malformed_media_source_is_refused_with_the_index_of_its_message() -> None:
     bad = {"role": "user", "content": [{"type": "image", "source": {"type": "ftp"}}]}
     with pytest.raises(MediaError, match=r"^history\[1\]: unknown source type 'ftp'"):
         History.of([("a", "b"), bad])
 
 
 @pytest.mark.parametrize("given", ["ab", {"role": "user"}, 5, iter([("a", "b")]), {("a", "b")}])
-def test_what_is_no_list_is_no_history(given: Any) -> None:
+def test_history_that_is_no_list_is_refused(given: Any) -> None:
     with pytest.raises(HistoryError, match=f"^a history must be a list, not {type(given).__name__}; each"):
         History.of(given)
 
 
 @pytest.mark.parametrize("read", [messages_from, ChatFormatter("openai").format])
-def test_a_dict_that_makes_missing_keys_is_left_as_it_is(read: Any) -> None:
-    """It was asked for a content that it had not, and so got one."""
+def test_defaultdict_message_is_not_changed(read: Any) -> None:
+    """Reading looked up the missing content, which added it to the caller's dict."""
     given = defaultdict(str, role="assistant", tool_calls=[{"id": "c", "function": {"name": "f", "arguments": "{}"}}])
     before = copy.deepcopy(given)
     read([{"role": "user", "content": "a"}, given, {"role": "tool", "tool_call_id": "c", "content": "b"}])

@@ -1,7 +1,7 @@
-"""The tables of `lazyprompt/messages` are those in `tests/golden/facts`, so that a change is made on purpose."""
+"""The tables of `lazyprompt/messages` equal those in `tests/golden/facts`, so that no change is made by accident."""
 
 from support.facts import assert_current
 
 
-def test_the_tables_are_the_recorded_ones() -> None:
+def test_tables_of_the_messages_package_equal_the_recorded_facts() -> None:
     assert_current("messages")

@@ -29,7 +29,7 @@ MEDIA = [ImageBlock, AudioBlock, VideoBlock, FileBlock]
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_values_are_frozen_slotted_hashable_and_picklable(value: Any) -> None:
+def test_blocks_sources_and_messages_are_frozen_slotted_hashable_and_picklable(value: Any) -> None:
     name = dataclasses.fields(value)[0].name
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(value, name, "other")
@@ -41,29 +41,29 @@ def test_values_are_frozen_slotted_hashable_and_picklable(value: Any) -> None:
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: type(block).__name__)
-def test_a_block_and_its_dict_form_are_the_same(block: Any) -> None:
+def test_block_round_trips_through_its_dict_form(block: Any) -> None:
     assert block.type == type(block).kind
     assert block_from(dataclasses.asdict(block), "content") == block
     assert block_from(block, "content") is block
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: type(block).__name__)
-def test_a_block_refuses_the_type_of_another(block: Any) -> None:
+def test_block_refuses_a_wrong_value_of_its_type_field(block: Any) -> None:
     with pytest.raises(HistoryError, match=f"^the type of a {type(block).__name__} must be '{block.type}', not"):
         dataclasses.replace(block, type="wrong")
 
 
-def test_arguments_and_metadata_are_copied() -> None:
+def test_arguments_metadata_and_content_are_copied() -> None:
     arguments: Any = {"a": [1]}
     call = ToolUseBlock("1", "f", arguments)
     message = Msg("Bob", "hi", "user", metadata=arguments)
     content: Any = [{"type": "text", "text": "hi"}]
-    spoken = Msg("Bob", content, "user")
+    message_of_blocks = Msg("Bob", content, "user")
     arguments["a"].append(2)
     content.clear()
     assert call.input == {"a": [1]}
     assert message.metadata == {"a": [1]}
-    assert spoken.content == (TextBlock("hi"),)
+    assert message_of_blocks.content == (TextBlock("hi"),)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_arguments_and_metadata_are_copied() -> None:
         *((ImageBlock, {"source": URL, "detail": 5}), (FileBlock, {"source": URL, "filename": 5})),
     ],
 )
-def test_fields_of_a_wrong_type_are_refused_with_that_type(kind: Any, fields: Any) -> None:
+def test_block_field_of_a_wrong_type_is_refused_with_the_name_of_that_type(kind: Any, fields: Any) -> None:
     (wrong,) = (value for value in fields.values() if not isinstance(value, str | URLSource) or value == "{}")
     with pytest.raises(HistoryError, match=f"not {type(wrong).__name__}"):
         kind(**fields)
@@ -87,53 +87,53 @@ def test_fields_of_a_wrong_type_are_refused_with_that_type(kind: Any, fields: An
     ("kind", "name", "label"),
     [(TextBlock, "text", "text"), (ThinkingBlock, "thinking", "text"), (ThinkingBlock, "signature", "signature")],
 )
-def test_a_field_of_a_wrong_type_is_named(kind: Any, name: str, label: str) -> None:
+def test_block_field_of_a_wrong_type_is_refused_with_the_field_name(kind: Any, name: str, label: str) -> None:
     with pytest.raises(HistoryError, match=f"^the {label} of a {kind.__name__} must be a string, not int"):
         kind(**{name: 5})
 
 
 @pytest.mark.parametrize("bad", [{"a": {1}}, {"a": float("nan")}, {1: 2}])
-def test_arguments_and_metadata_that_are_no_json_are_refused(bad: Any) -> None:
+def test_arguments_and_metadata_that_are_not_json_are_refused(bad: Any) -> None:
     with pytest.raises(HistoryError, match=r"^f\.input"):
         ToolUseBlock("1", "f", bad)
     with pytest.raises(HistoryError, match=r"^metadata"):
         Msg("Bob", "hi", "user", metadata=bad)
 
 
-HALF = "\ud800"
+LONE = "\ud800"
 
 
 @pytest.mark.parametrize(
     ("kind", "fields"),
     [
-        *((TextBlock, {"text": HALF}), (ThinkingBlock, {"thinking": HALF})),
-        *((ThinkingBlock, {"thinking": "x", "signature": HALF}), (ToolUseBlock, {"id": HALF, "name": "f"})),
-        *((ToolUseBlock, {"id": "1", "name": HALF}), (ToolUseBlock, {"id": "1", "name": "f", "input": {"a": [HALF]}})),
-        *((ToolResultBlock, {"id": HALF}), (ToolResultBlock, {"id": "1", "name": HALF})),
-        (ToolResultBlock, {"id": "1", "output": HALF}),
-        (ToolResultBlock, {"id": "1", "output": [{"type": "text", "text": HALF}]}),
-        *((ImageBlock, {"source": URL, "detail": HALF}), (FileBlock, {"source": URL, "filename": HALF})),
-        *((URLSource, {"url": HALF}), (URLSource, {"url": "u", "media_type": HALF})),
-        *((Base64Source, {"media_type": HALF, "data": ""}), (Base64Source, {"media_type": "image/png", "data": HALF})),
-        *((Msg, {"name": HALF, "content": "x", "role": "user"}), (Msg, {"name": "x", "content": HALF, "role": "user"})),
-        (Msg, {"name": "x", "content": [{"type": "text", "text": HALF}], "role": "user"}),
-        (Msg, {"name": "x", "content": "x", "role": "user", "url": HALF}),
-        (Msg, {"name": "x", "content": "x", "role": "user", "metadata": {HALF: 1}}),
+        *((TextBlock, {"text": LONE}), (ThinkingBlock, {"thinking": LONE})),
+        *((ThinkingBlock, {"thinking": "x", "signature": LONE}), (ToolUseBlock, {"id": LONE, "name": "f"})),
+        *((ToolUseBlock, {"id": "1", "name": LONE}), (ToolUseBlock, {"id": "1", "name": "f", "input": {"a": [LONE]}})),
+        *((ToolResultBlock, {"id": LONE}), (ToolResultBlock, {"id": "1", "name": LONE})),
+        (ToolResultBlock, {"id": "1", "output": LONE}),
+        (ToolResultBlock, {"id": "1", "output": [{"type": "text", "text": LONE}]}),
+        *((ImageBlock, {"source": URL, "detail": LONE}), (FileBlock, {"source": URL, "filename": LONE})),
+        *((URLSource, {"url": LONE}), (URLSource, {"url": "u", "media_type": LONE})),
+        *((Base64Source, {"media_type": LONE, "data": ""}), (Base64Source, {"media_type": "image/png", "data": LONE})),
+        *((Msg, {"name": LONE, "content": "x", "role": "user"}), (Msg, {"name": "x", "content": LONE, "role": "user"})),
+        (Msg, {"name": "x", "content": [{"type": "text", "text": LONE}], "role": "user"}),
+        (Msg, {"name": "x", "content": "x", "role": "user", "url": LONE}),
+        (Msg, {"name": "x", "content": "x", "role": "user", "metadata": {LONE: 1}}),
     ],
 )
-def test_half_of_a_surrogate_pair_is_refused_in_every_field(kind: Any, fields: Any) -> None:
+def test_lone_surrogate_is_refused_in_every_field_of_blocks_sources_and_messages(kind: Any, fields: Any) -> None:
     with pytest.raises((HistoryError, MediaError), match=r"has a lone surrogate \(\\ud800\) at index 0"):
         kind(**fields)
 
 
 @pytest.mark.parametrize("kind", MEDIA)
-def test_media_take_a_source_or_its_dict(kind: Any) -> None:
+def test_media_blocks_accept_a_source_or_its_dict_form(kind: Any) -> None:
     assert kind({"type": "url", "url": URL.url, "media_type": "image/png"}) == kind(URL)
     assert kind({"type": "base64", "media_type": "image/png", "data": DATA.data}).source == DATA
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "error"),
     [
         (5, "the source of ImageBlock must be a URLSource or Base64Source, not int"),
         ({"type": "ftp"}, "unknown source type 'ftp'; expected one of 'url', 'base64'"),
@@ -144,12 +144,12 @@ def test_media_take_a_source_or_its_dict(kind: Any) -> None:
         ({"type": "url", "url": 5}, "the url of a URLSource must be a string, not int"),
     ],
 )
-def test_a_source_of_a_wrong_shape_is_refused(source: Any, said: str) -> None:
-    with pytest.raises(MediaError, match=f"^{said}"):
+def test_malformed_media_source_is_refused(source: Any, error: str) -> None:
+    with pytest.raises(MediaError, match=f"^{error}"):
         ImageBlock(source)
 
 
-def test_data_in_base64_is_not_printed() -> None:
+def test_repr_of_a_media_block_leaves_out_base64_data() -> None:
     assert "aGVsbG8=" not in repr(ImageBlock(DATA))
     assert "image/png" in repr(ImageBlock(DATA))
 
@@ -161,7 +161,7 @@ def test_data_in_base64_is_not_printed() -> None:
         (FileBlock, "a.pdf", "application/pdf"),
     ],
 )
-def test_a_file_is_read_at_once(tmp_path: Path, kind: Any, name: str, media_type: str) -> None:
+def test_from_file_reads_the_file_immediately(tmp_path: Path, kind: Any, name: str, media_type: str) -> None:
     path = tmp_path / name
     path.write_bytes(b"\x00\xffdata")
     block = kind.from_file(path)
@@ -173,7 +173,7 @@ def test_a_file_is_read_at_once(tmp_path: Path, kind: Any, name: str, media_type
     assert getattr(block, "filename", name) == name
 
 
-def test_a_file_that_is_not_there_or_has_no_telling_ending_is_an_error_with_its_path(tmp_path: Path) -> None:
+def test_from_file_refuses_missing_files_and_unknown_suffixes_with_the_path(tmp_path: Path) -> None:
     with pytest.raises(MediaError, match=r"cannot read '.*nowhere\.png': No such file"):
         ImageBlock.from_file(tmp_path / "nowhere.png")
     (tmp_path / "picture").write_bytes(b"x")
@@ -182,7 +182,7 @@ def test_a_file_that_is_not_there_or_has_no_telling_ending_is_an_error_with_its_
 
 
 @pytest.mark.parametrize(
-    ("item", "said"),
+    ("item", "error"),
     [
         (5, r"here\[1\] must be a block such as .*, not int"),
         (None, r"here\[1\] must be a block such as .*, not NoneType"),
@@ -194,17 +194,17 @@ def test_a_file_that_is_not_there_or_has_no_telling_ending_is_an_error_with_its_
         ({"type": "text", 5: "x"}, r"invalid fields for TextBlock \(type, 5\)"),
     ],
 )
-def test_what_is_no_block_is_refused(item: Any, said: str) -> None:
-    with pytest.raises(HistoryError, match=f"^{said}"):
+def test_malformed_block_is_refused_with_its_position(item: Any, error: str) -> None:
+    with pytest.raises(HistoryError, match=f"^{error}"):
         block_from(item, "here[1]")
 
 
-def test_a_block_inside_a_result_is_refused_with_its_place() -> None:
+def test_malformed_block_in_a_tool_result_is_refused_with_its_position() -> None:
     with pytest.raises(HistoryError, match=r"^the output of tool 'f'\[0\] must be a block such as .*, not int"):
         ToolResultBlock("1", "f", [5])  # type: ignore[list-item]
 
 
-def test_the_text_of_a_content_is_its_text_blocks_a_line_each() -> None:
+def test_text_of_content_joins_the_text_blocks_with_newlines() -> None:
     blocks = (TextBlock("a"), ThinkingBlock("t"), ImageBlock(URL), TextBlock("b"))
     assert text_of(blocks) == "a\nb"
     assert text_of("plain") == "plain"
@@ -213,7 +213,7 @@ def test_the_text_of_a_content_is_its_text_blocks_a_line_each() -> None:
     assert ToolResultBlock("1", "f", "plain").text == "plain"
 
 
-def test_plain_text_is_one_block_and_empty_or_missing_content_is_none() -> None:
+def test_plain_text_is_one_block_and_empty_or_missing_content_has_no_blocks() -> None:
     assert Msg("Bob", "hi", "user").blocks == (TextBlock("hi"),)
     assert Msg("Bob", "", "user").blocks == ()
     assert Msg("Bob", (TextBlock("hi"),), "user").blocks == (TextBlock("hi"),)
@@ -222,7 +222,7 @@ def test_plain_text_is_one_block_and_empty_or_missing_content_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "error"),
     [
         ({"role": "asistant"}, r"unknown role 'asistant' .*did you mean 'assistant'\?\); expected one of system, "),
         *(({"role": None}, "unknown role None"), ({"role": ["user"]}, r"unknown role \['user'\]")),
@@ -234,6 +234,6 @@ def test_plain_text_is_one_block_and_empty_or_missing_content_is_none() -> None:
         ({"metadata": [("a", 1)]}, "the metadata of 'Bob' must be a dict, not list"),
     ],
 )
-def test_a_message_of_a_wrong_shape_is_refused(fields: Any, said: str) -> None:
-    with pytest.raises(HistoryError, match=f"^{said}"):
+def test_malformed_message_is_refused(fields: Any, error: str) -> None:
+    with pytest.raises(HistoryError, match=f"^{error}"):
         Msg(**({"name": "Bob", "content": "x", "role": "user"} | fields))

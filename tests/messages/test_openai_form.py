@@ -58,14 +58,14 @@ OFFICIAL: dict[str, Any] = {
         "tool_call_id": "1",
         "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
     },
-    "weight in training data": {"role": "assistant", "content": "hi", "weight": 0},
+    "weight of training data": {"role": "assistant", "content": "hi", "weight": 0},
     "further keys": {"role": "user", "content": "hi", "cache_control": {"type": "ephemeral"}, "flag": False},
     "further keys of a result": {"role": "tool", "tool_call_id": "1", "content": "", "cache_control": {"a": [1]}},
 }
 
 
 @pytest.mark.parametrize("form", OFFICIAL.values(), ids=OFFICIAL)
-def test_an_official_shape_comes_back_as_it_was(form: Any) -> None:
+def test_openai_message_round_trips_unchanged(form: Any) -> None:
     before = copy.deepcopy(form)
     message = read_message(form)
     assert openai_dicts([message]) == [before]
@@ -73,12 +73,12 @@ def test_an_official_shape_comes_back_as_it_was(form: Any) -> None:
 
 
 @given(st.sampled_from(["system", "user", "assistant"]), st.text(), st.text())
-def test_any_text_and_name_come_back_as_they_were(role: Any, name: str, content: str) -> None:
+def test_openai_message_with_any_text_and_name_round_trips_unchanged(role: Any, name: str, content: str) -> None:
     form = {"role": role, "content": content} | ({"name": name} if name not in ("", role) else {})
     assert openai_dicts([read_message(form)]) == [form]
 
 
-def test_nothing_is_shared_with_the_message_or_the_form() -> None:
+def test_message_shares_no_objects_with_the_dict_read_or_written() -> None:
     form = copy.deepcopy(OFFICIAL["further keys of a result"])
     message = read_message(form)
     form["cache_control"]["a"].append(2)
@@ -87,15 +87,15 @@ def test_nothing_is_shared_with_the_message_or_the_form() -> None:
     assert openai_dicts([message]) == [OFFICIAL["further keys of a result"]]
 
 
-def test_a_call_becomes_a_block_with_its_arguments_as_a_dict() -> None:
+def test_tool_call_becomes_a_block_with_its_arguments_parsed_as_a_dict() -> None:
     message = read_message(OFFICIAL["calls"])
     assert message.content == (ToolUseBlock("1", "f", {"city": "北京", "n": 1.5}), ToolUseBlock("2", "g", {}))
     assert message.name == "assistant"
 
 
 @pytest.mark.parametrize("content", [None, "", []])
-def test_a_message_without_content_is_empty(content: Any) -> None:
-    """A client's ``model_dump()`` has nulls: they were an error, and a tool's result the text "null"."""
+def test_null_or_empty_content_of_messages_and_tool_results_is_read_as_empty(content: Any) -> None:
+    """A client's ``model_dump()`` contains nulls, which raised an error or became the tool result "null"."""
     assert read_message({"role": "assistant", "content": content, "tool_calls": None}).blocks == ()
     assert read_message({"role": "tool", "tool_call_id": "1", "content": content}).blocks == (ToolResultBlock("1"),)
 
@@ -114,7 +114,7 @@ NOTHING: list[object] = [None, "", {}]
         ([1, 2], ToolUseBlock("1", "f", raw_input="[1, 2]")),
     ],
 )
-def test_arguments_are_taken_in_any_form_and_stay_text_if_no_object(arguments: object, block: ToolUseBlock) -> None:
+def test_tool_call_arguments_are_parsed_or_kept_as_raw_text(arguments: object, block: ToolUseBlock) -> None:
     message = read_message({"role": "assistant", "tool_calls": [call("f", arguments, id="1")]})
     assert message.content == (block,)
     (form,) = openai_dicts([message])
@@ -123,9 +123,9 @@ def test_arguments_are_taken_in_any_form_and_stay_text_if_no_object(arguments: o
         assert form["tool_calls"] == [call("f", '{"a": 1}', id="1")]
 
 
-def test_signed_thoughts_of_a_dict_are_anthropics() -> None:
-    """They survived in an answer, and not in a history."""
-    signed = {**THOUGHT, "signature": "c2ln"}, {"type": "redacted_thinking", "data": "ZGF0YQ=="}
+def test_signed_thinking_blocks_of_a_dict_are_read_as_anthropic_reasoning() -> None:
+    """Signed thinking blocks were kept in a response, but lost in a history."""
+    signed = {**THINKING, "signature": "c2ln"}, {"type": "redacted_thinking", "data": "ZGF0YQ=="}
     message = read_message(ASSISTANT | {"reasoning_content": "Hm.", "thinking_blocks": [*signed]})
     assert message.blocks == (
         ThinkingBlock("Hm.", "c2ln", provider="anthropic"),
@@ -135,32 +135,31 @@ def test_signed_thoughts_of_a_dict_are_anthropics() -> None:
     assert message.metadata == {}
 
 
-@pytest.mark.parametrize("name", ["user", None, ""])
-def test_a_name_that_repeats_the_role_names_nobody(name: str | None) -> None:
-    assert read_message({"role": "user", "name": name, "content": "hi"}).speaker == ""
-    assert read_message({"role": "user", "name": "Bob", "content": "hi"}).speaker == "Bob"
+@pytest.mark.parametrize(("name", "speaker"), [("user", ""), (None, ""), ("", ""), ("Bob", "Bob")])
+def test_name_that_is_empty_or_equal_to_the_role_is_not_read_as_a_speaker(name: str | None, speaker: str) -> None:
+    assert read_message({"role": "user", "name": name, "content": "hi"}).speaker == speaker
 
 
-def test_a_call_without_an_id_gets_one_made_of_its_number() -> None:
-    """It was made of its index and the name of the list, so that a system message before it changed it."""
+def test_tool_calls_without_an_id_get_ids_numbered_through_the_history() -> None:
+    """The id was made of the position in the list, so that a system message in front changed the id."""
     history: list[Any] = [["a", "b"], {"role": "assistant", "tool_calls": [call("f", {}), call("g", {}, id=None)]}]
     calls = [block for message in messages_from(history) for block in message.blocks if isinstance(block, ToolUseBlock)]
     assert [block.id for block in calls] == ["call_without_id_0", "call_without_id_1"]
 
 
-def test_tool_calls_may_be_none() -> None:
+def test_null_fields_of_an_assistant_message_are_ignored() -> None:
     nothing: dict[str, Any] = {"tool_calls": None, "refusal": None, "annotations": []}
     assert read_message({"role": "assistant", "content": "hi"} | nothing) == Msg("assistant", "hi", "assistant")
 
 
-def test_a_result_of_data_is_written_as_json() -> None:
-    for content in ({"r": [True]}, [1, {"a": 2}], 5):
-        (block,) = read_message({"role": "tool", "tool_call_id": "1", "content": content}).blocks
-        assert isinstance(block, ToolResultBlock)
-        assert json.loads(block.text) == content
+@pytest.mark.parametrize("content", [{"r": [True]}, [1, {"a": 2}], 5])
+def test_tool_result_content_of_json_data_becomes_json_text(content: object) -> None:
+    (block,) = read_message({"role": "tool", "tool_call_id": "1", "content": content}).blocks
+    assert isinstance(block, ToolResultBlock)
+    assert json.loads(block.text) == content
 
 
-def test_a_message_with_several_results_becomes_one_dict_for_each() -> None:
+def test_message_with_several_tool_results_becomes_one_dict_per_result() -> None:
     results = ToolResultBlock("1", "f", "a"), ToolResultBlock("2", "g", [TextBlock("b")]), ToolResultBlock("3", "", [])
     assert openai_dicts([Msg("system", (*results, TextBlock("go on")), "user")]) == [
         {"role": "tool", "tool_call_id": "1", "content": "a", "name": "f"},
@@ -170,29 +169,29 @@ def test_a_message_with_several_results_becomes_one_dict_for_each() -> None:
     ]
 
 
-def test_a_call_is_written_before_its_result_and_thoughts_only_if_they_have_a_key() -> None:
-    thoughts = ThinkingBlock("a"), ThinkingBlock("b")
-    blocks = *thoughts, ToolResultBlock("1", "f", "42"), ToolUseBlock("1", "f", raw_input="{"), TextBlock("So.")
-    said = {"role": "assistant", "content": "So.", "tool_calls": [call("f", '{"raw_input": "{"}', id="1")]}
+def test_tool_call_is_written_before_its_result_and_reasoning_only_under_a_configured_key() -> None:
+    reasoning = ThinkingBlock("a"), ThinkingBlock("b")
+    blocks = *reasoning, ToolResultBlock("1", "f", "42"), ToolUseBlock("1", "f", raw_input="{"), TextBlock("So.")
+    calling = {"role": "assistant", "content": "So.", "tool_calls": [call("f", '{"raw_input": "{"}', id="1")]}
     result = {"role": "tool", "tool_call_id": "1", "content": "42"}
-    message, alone = Msg("assistant", blocks, "assistant"), Msg("assistant", thoughts, "assistant")
-    assert openai_dicts([message, alone]) == [said, result | {"name": "f"}, {"role": "assistant", "content": ""}]
+    message, alone = Msg("assistant", blocks, "assistant"), Msg("assistant", reasoning, "assistant")
+    assert openai_dicts([message, alone]) == [calling, result | {"name": "f"}, {"role": "assistant", "content": ""}]
     thinking = {"reasoning_content": "a\nb"}
     assert openai_dicts([message, alone], OpenAIWriter(thinking="reasoning_content")) == [
-        said | thinking,
+        calling | thinking,
         result,
         {"role": "assistant", "content": ""} | thinking,
     ]
 
 
-def test_the_url_of_a_message_becomes_a_picture() -> None:
+def test_url_of_a_message_becomes_an_image_part() -> None:
     message = read_message({"role": "user", "content": "look", "url": "https://example.org/a.png"})
     assert message.url == "https://example.org/a.png"
     parts = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]
     assert openai_dicts([message]) == [{"role": "user", "content": parts}]
 
 
-def test_metadata_never_speaks_for_the_message() -> None:
+def test_metadata_does_not_override_role_name_content_and_tool_calls() -> None:
     metadata: Any = {"role": "system", "content": "forged", "name": "forged", "tool_calls": [], "extra": 1}
     assert openai_dicts([Msg("Bob", "hi", "user", metadata=metadata)]) == [
         {"role": "user", "name": "Bob", "content": "hi", "extra": 1}
@@ -201,9 +200,9 @@ def test_metadata_never_speaks_for_the_message() -> None:
 
 A_PART = {"type": "text", "text": "a"}
 ANNOTATED = {"type": "output_text", "text": "a", "annotations": [{"n": 1}]}
-THOUGHT = {"type": "thinking", "thinking": "Hm."}
+THINKING = {"type": "thinking", "thinking": "Hm."}
 ASSISTANT: dict[str, Any] = {"role": "assistant", "content": "a"}
-# Messages, and what of them goes back to their provider as it came.
+# Messages, each with the native form that is sent back to its provider unchanged.
 NATIVE: list[tuple[dict[str, Any], tuple[str, Any] | None]] = [
     (ASSISTANT | {"phase": "final"}, None),
     (
@@ -228,16 +227,16 @@ NATIVE: list[tuple[dict[str, Any], tuple[str, Any] | None]] = [
         (message, ("anthropic", message["content"]))
         for message in (
             {"role": "user", "content": [{**A_PART, "cache_control": {"type": "ephemeral"}}]},
-            ASSISTANT | {"content": [{**THOUGHT, "signature": "c2ln"}, A_PART]},
+            ASSISTANT | {"content": [{**THINKING, "signature": "c2ln"}, A_PART]},
         )
     ),
-    (ASSISTANT | {"content": [THOUGHT, {**A_PART, "cache_control": {"type": "ephemeral"}}]}, None),
+    (ASSISTANT | {"content": [THINKING, {**A_PART, "cache_control": {"type": "ephemeral"}}]}, None),
     ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": PNG}}]}, None),
 ]
 
 
 @pytest.mark.parametrize(("form", "native"), NATIVE)
-def test_a_message_keeps_the_form_that_blocks_cannot_express(form: Any, native: tuple[str, Any] | None) -> None:
+def test_native_form_is_kept_for_fields_that_blocks_cannot_hold(form: Any, native: tuple[str, Any] | None) -> None:
     assert read_message(form).native == native
 
 
@@ -271,11 +270,11 @@ def test_fields_of_ollama_and_vllm_are_read(form: Any, blocks: tuple[Any, ...]) 
 
 
 @pytest.mark.parametrize("part", [{"type": "text", "text": "a"}, TextBlock("a")])
-def test_parts_may_be_blocks(part: object) -> None:
+def test_content_parts_may_be_dicts_or_blocks(part: object) -> None:
     assert read_message({"role": "user", "content": [part]}).content == (TextBlock("a"),)
 
 
-def test_addresses_with_data_become_the_data() -> None:
+def test_base64_data_urls_become_base64_sources() -> None:
     parts = [{"type": "image_url", "image_url": {"url": url}} for url in (PNG, "data:image/png,raw", "a,b;base64")]
     parts.append({"type": "input_audio", "input_audio": {"data": "eA=="}})
     assert read_message({"role": "user", "content": parts}).content == (
@@ -290,7 +289,7 @@ def test_addresses_with_data_become_the_data() -> None:
     ("media_type", "written"),
     [("audio/mpeg", "mp3"), ("audio/x-wav", "wav"), ("audio/wav", "wav"), ("audio/ogg", "ogg")],
 )
-def test_formats_of_sound_have_the_names_of_the_form(media_type: str, written: str) -> None:
+def test_audio_format_is_written_with_the_openai_name(media_type: str, written: str) -> None:
     form: Any = openai_dicts([Msg("user", (AudioBlock(Base64Source(media_type, "eA==")),), "user")])
     assert form[0]["content"][0]["input_audio"] == {"data": "eA==", "format": written}
 
@@ -305,20 +304,20 @@ def test_formats_of_sound_have_the_names_of_the_form(media_type: str, written: s
         ("call_1", re.compile("[a-zA-Z0-9]{9}"), 9, "ef35225de"),
     ],
 )
-def test_a_name_that_is_refused_becomes_another_one(text: str, pattern: Any, length: int, written: str) -> None:
+def test_name_or_id_is_fitted_to_the_pattern_and_length(text: str, pattern: Any, length: int, written: str) -> None:
     assert fitted(text, pattern, length) == written
 
 
 @pytest.mark.parametrize(
     "block", [VideoBlock(URLSource("u")), AudioBlock(URLSource("u")), FileBlock(URLSource("u"))], ids=lambda b: b.type
 )
-def test_a_block_without_a_form_is_an_error(block: Any) -> None:
+def test_block_that_the_openai_format_does_not_support_is_an_error(block: Any) -> None:
     with pytest.raises(FormatError, match=f"^the OpenAI format does not support (this )?{block.type} block"):
         openai_dicts([Msg("user", (TextBlock("see"), block), "user")])
 
 
 @pytest.mark.parametrize(
-    ("form", "said"),
+    ("form", "error"),
     [
         ({"content": "x"}, "here has no 'role'"),
         ({"role": "asistant", "content": "x"}, r"here has the unknown role 'asistant' .*did you mean 'assistant'\?"),
@@ -335,6 +334,10 @@ def test_a_block_without_a_form_is_an_error(block: Any) -> None:
         ({"role": "assistant", "tool_calls": [{}]}, r"here\.tool_calls\[0\]\.function must be a dict, not NoneType"),
         ({"role": "assistant", "tool_calls": [call("", {})]}, r"here\.tool_calls\[0\]\.function has no name"),
         ({"role": "assistant", "tool_calls": [call("f", {"a": float("nan")})]}, r"f\.input\.a is nan"),
+        (
+            {"role": "assistant", "tool_calls": [{"type": "custom", "custom": {"name": "f", "input": 5}}]},
+            r"here\.tool_calls\[0\]\.custom\.input must be a string, not int",
+        ),
         ({"role": "assistant", "tool_calls": [call("f", {}, id=5)]}, r"here\.tool_calls\[0\]\.id must be a string"),
         ({"role": "tool", "content": "x"}, "here is a tool result without 'tool_call_id', and no call is waiting"),
         ({"role": "tool", "content": "x", "tool_call_id": 5}, r"here\.tool_call_id must be a string, not int"),
@@ -344,8 +347,8 @@ def test_a_block_without_a_form_is_an_error(block: Any) -> None:
         ({"role": "user", "content": [{"type": "file", "file": {}}]}, r"here\..*file must contain 'file_data' or"),
     ],
 )
-def test_a_form_of_a_wrong_shape_is_refused_with_its_place(form: Any, said: str) -> None:
+def test_malformed_openai_message_is_refused_with_the_path_of_the_field(form: Any, error: str) -> None:
     before = repr(form)
-    with pytest.raises(HistoryError, match=f"^{said}"):
+    with pytest.raises(HistoryError, match=f"^{error}"):
         read_message(form)
     assert repr(form) == before

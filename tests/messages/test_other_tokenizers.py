@@ -1,4 +1,4 @@
-"""Tokenizers of other packages: their ids are those of the package tokenizers."""
+"""Tokenizers of other packages give the same ids as the package tokenizers."""
 
 from base64 import b64encode
 from functools import cache
@@ -15,11 +15,11 @@ from tokenizers import Tokenizer
 
 from lazyprompt import HuggingFaceTokenCounter, TokenCache
 from lazyprompt.messages.encoding import backend_of, encode
-from messages.test_encoding import added
+from messages.test_encoding import with_tokens
 from support.chat_judges import deepseek
 from support.real_tokenizers import deepseek_tokenizer, harmony, qwen, tekken
 
-# Of each tokenizer; --hypothesis-profile=deep tries 100,000.
+# Texts for each tokenizer: 100,000 with --hypothesis-profile=deep.
 RANDOM_TEXTS = 100 * settings().max_examples
 
 
@@ -29,7 +29,7 @@ def reference() -> Tokenizer:
 
 
 def as_tokenizers(encoding: tiktoken.Encoding) -> Tokenizer:
-    """An encoding of tiktoken as transformers converts it for the package tokenizers."""
+    """A tiktoken encoding, converted by transformers for the package tokenizers."""
     known = vars(encoding)
     ranks = sorted(known["_mergeable_ranks"].items(), key=lambda item: item[1])
     convert: Any = import_module("transformers.convert_slow_tokenizer").TikTokenConverter
@@ -39,7 +39,7 @@ def as_tokenizers(encoding: tiktoken.Encoding) -> Tokenizer:
         made: Tokenizer = convert(vocab_file=str(file), pattern=known["_pat_str"]).converted()
     names = {made: name for name, made in known["_special_tokens"].items()}
     ids = range(len(ranks), max(names, default=0) + 1)
-    return added(made, *(names.get(at, f"<filler {at}>") for at in ids), special=True)
+    return with_tokens(made, *(names.get(at, f"<filler {at}>") for at in ids), special=True)
 
 
 TEXTS = (
@@ -52,34 +52,34 @@ PLANES = ((32, 127), (0x80, 0x3000), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0x1F30
 
 def texts(number: int) -> list[str]:
     chance = Random(number)  # noqa: S311 - texts to try
-    signs = [chr(chance.randrange(*chance.choice(PLANES))) for _ in range(5_000)]
-    return ["".join(chance.choices(signs if at % 3 else TEXTS, k=chance.randint(1, 20))) for at in range(number)]
+    characters = [chr(chance.randrange(*chance.choice(PLANES))) for _ in range(5_000)]
+    return ["".join(chance.choices(characters if at % 3 else TEXTS, k=chance.randint(1, 20))) for at in range(number)]
 
 
-LIKE_TOKENIZERS: dict[str, Any] = {
+TOKENIZER_PAIRS: dict[str, Any] = {
     "transformers": lambda: (deepseek_tokenizer(), reference()),
     "tiktoken, o200k": lambda: (harmony(), as_tokenizers(harmony())),
     "tiktoken, Qwen": lambda: (qwen(), as_tokenizers(qwen())),
-    # Its ranks lie behind its special tokens, in ``tokenizers`` before them: its ids are moved.
+    # Tekken's special tokens have the lowest ids; in ``tokenizers``, the highest ids. All other ids are shifted.
     "tekken": lambda: (tekken(), as_tokenizers(vars(tekken())["_model"])),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", LIKE_TOKENIZERS)
-def test_ids_of_random_texts_are_those_of_tokenizers(kind: str) -> None:
-    tokenizer, like = LIKE_TOKENIZERS[kind]()
-    moved = tokenizer.num_special_tokens if kind == "tekken" else 0
+@pytest.mark.parametrize("kind", TOKENIZER_PAIRS)
+def test_ids_of_random_texts_equal_the_ids_of_the_tokenizers_package(kind: str) -> None:
+    tokenizer, like = TOKENIZER_PAIRS[kind]()
+    shift = tokenizer.num_special_tokens if kind == "tekken" else 0
     for text in texts(RANDOM_TEXTS):
-        for parts in ([text], ["", text]) if not moved else (["", text],):
-            expected = [made + moved for made in encode(parts, like).ids]
+        for parts in ([text], ["", text]) if not shift else (["", text],):
+            expected = [made + shift for made in encode(parts, like).ids]
             assert encode(parts, tokenizer).ids == expected, parts
             assert backend_of(tokenizer).decode(expected) == text
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [reference, deepseek_tokenizer, harmony, qwen, tekken])
-def test_counters_take_tokenizers(make: Any) -> None:
+def test_hugging_face_token_counter_accepts_tokenizers_of_all_packages_and_token_caches(make: Any) -> None:
     tokenizer = make()
     for given in (tokenizer, TokenCache(tokenizer)):
         counter = HuggingFaceTokenCounter(given)

@@ -1,4 +1,4 @@
-"""Histories in the forms of providers and other libraries, each read as what it says."""
+"""Histories in the forms of providers and other libraries are read as messages."""
 
 from base64 import b64encode
 from copy import deepcopy
@@ -57,13 +57,13 @@ ANTHROPIC: list[dict[str, Any]] = [
         text("And tomorrow?"),
     ),
 ]
-ASKED: list[Block] = [
+USER_BLOCKS: list[Block] = [
     TextBlock("Weather?"),
     ImageBlock(Base64Source("image/png", PNG)),
     FileBlock(URLSource("https://example.org/a.pdf"), filename="Map"),
     FileBlock(Base64Source("text/plain", b64encode(b"Rain.").decode())),
 ]
-LOOKED: list[Block] = [
+ASSISTANT_BLOCKS: list[Block] = [
     ThinkingBlock("Hm.", "sig"),
     ThinkingBlock(redacted="b3BhcXVl", provider="anthropic"),
     TextBlock("I look."),
@@ -72,8 +72,8 @@ LOOKED: list[Block] = [
 ]
 RESULTS = [ToolResultBlock("t1", output=[TextBlock("Sun.")]), ToolResultBlock("t2", output="no city", is_error=True)]
 ANTHROPIC_READ = [
-    Msg("user", ASKED, "user", metadata={"part_fields": {"content[0]": {"cache_control": MARK}}}),
-    Msg("assistant", LOOKED, "assistant"),
+    Msg("user", USER_BLOCKS, "user", metadata={"part_fields": {"content[0]": {"cache_control": MARK}}}),
+    Msg("assistant", ASSISTANT_BLOCKS, "assistant"),
     Msg("tool", RESULTS, "tool"),
     Msg("user", [TextBlock("And tomorrow?")], "user"),
 ]
@@ -115,15 +115,15 @@ RESPONSES: list[dict[str, Any]] = [
 ]
 
 
-def test_messages_of_anthropic_are_read() -> None:
+def test_anthropic_messages_are_read() -> None:
     given = deepcopy(ANTHROPIC)
     assert messages_from(given) == ANTHROPIC_READ
     assert given == ANTHROPIC
 
 
-def test_contents_of_gemini_are_read_in_both_spellings() -> None:
+def test_gemini_contents_are_read_with_camel_case_and_snake_case_keys() -> None:
     made = "call_without_id_0"
-    asked = TextBlock("Weather?"), ASKED[1], VideoBlock(URLSource("gs://b/a.mp4", "video/mp4"))
+    asked = TextBlock("Weather?"), USER_BLOCKS[1], VideoBlock(URLSource("gs://b/a.mp4", "video/mp4"))
     calls = ToolUseBlock(made, "weather", {"city": "Rome"}, signature="c2ln"), ToolUseBlock("x", "now")
     failed = ToolResultBlock("x", "now", "no clock", is_error=True)
     results = failed, ToolResultBlock(made, "weather", '{"sky": "blue"}')
@@ -135,7 +135,7 @@ def test_contents_of_gemini_are_read_in_both_spellings() -> None:
     ]
 
 
-def test_contents_of_gemini_keep_their_parts_in_the_keys_of_its_client() -> None:
+def test_native_gemini_parts_are_kept_with_snake_case_keys() -> None:
     picture = {"inlineData": {"mimeType": "image/png", "data": PNG}}
     called = {"functionCall": {"name": "f", "args": {"aB": 1}}, "thoughtSignature": "c2ln"}
     result = {"functionResponse": {"name": "f", "response": {"output": "o"}, "parts": [picture]}}
@@ -161,18 +161,18 @@ def test_contents_of_gemini_keep_their_parts_in_the_keys_of_its_client() -> None
     ]
 
 
-def test_items_of_the_responses_api_that_are_one_answer_are_one_message() -> None:
-    thought = ThinkingBlock("Hm.", "gA", id="rs", provider="openai-responses")
+def test_responses_api_items_of_one_response_become_one_message() -> None:
+    reasoning = ThinkingBlock("Hm.", "gA", id="rs", provider="openai-responses")
     calls = ToolUseBlock("a", "weather", {"city": "Rome"}), ToolUseBlock("b", "now")
     assert messages_from(RESPONSES) == [
         Msg("user", [TextBlock("Weather?"), ImageBlock(URLSource("https://example.org/a.png"))], "user"),
-        Msg("assistant", [thought, TextBlock("I look."), *calls], "assistant"),
+        Msg("assistant", [reasoning, TextBlock("I look."), *calls], "assistant"),
         Msg("tool", [ToolResultBlock("a", output="Sun."), ToolResultBlock("b", output=[TextBlock("Noon.")])], "tool"),
         Msg("user", "And tomorrow?", "user"),
     ]
 
 
-def test_items_of_unknown_types_are_kept_with_their_numbers() -> None:
+def test_responses_api_items_of_unknown_types_are_kept_in_the_metadata_and_native_form() -> None:
     searches: list[dict[str, Any]] = [{"type": "search_call", "a": n} for n in (1, 2)]
     results: list[dict[str, Any]] = [{"type": "b_output", "b": n} for n in (1, 2)]
     items = [*searches, {"type": "function_call", "call_id": "a", "name": "f", "arguments": ""}, *results]
@@ -191,15 +191,15 @@ def test_items_of_unknown_types_are_kept_with_their_numbers() -> None:
     assert not parse_with_sources([["a", "b"], Msg("user", "c", "user")]).has_forms
 
 
-def test_two_answers_in_a_row_stay_two_messages() -> None:
-    said = {"type": "message", "role": "assistant", "content": "Hi."}
+def test_two_responses_api_messages_in_a_row_stay_two_messages() -> None:
+    answer = {"type": "message", "role": "assistant", "content": "Hi."}
     call = {"type": "function_call", "call_id": "a", "name": "f", "arguments": ""}
-    thought = {"type": "reasoning", "id": "r", "summary": []}
-    first, second = messages_from([said, said, call, thought, call])
+    reasoning = {"type": "reasoning", "id": "r", "summary": []}
+    first, second = messages_from([answer, answer, call, reasoning, call])
     kinds = [[block.type for block in message.blocks] for message in (first, second)]
     assert kinds == [["text"], ["text", "tool_use", "thinking", "tool_use"]]
-    assert first.native == ("openai-responses", [said])
-    assert second.native == ("openai-responses", [said, call, thought, call])
+    assert first.native == ("openai-responses", [answer])
+    assert second.native == ("openai-responses", [answer, call, reasoning, call])
 
 
 @pytest.mark.parametrize(
@@ -210,14 +210,14 @@ def test_two_answers_in_a_row_stay_two_messages() -> None:
     ],
     ids=["text", "call"],
 )
-def test_items_behind_a_chat_message_are_sent_back_if_it_is_a_text(message: Any, native: Any) -> None:
+def test_responses_api_items_after_a_chat_message_of_text_keep_the_native_form(message: Any, native: Any) -> None:
     call = {"type": "function_call", "call_id": "a", "name": "f", "arguments": ""}
     (read,) = messages_from([message, call])
     assert [block.type for block in read.blocks] == ["text" if native else "tool_use", "tool_use"]
     assert read.native == (native and ("openai-responses", [native, call]))
 
 
-def test_the_clients_own_objects_are_read_as_their_dicts() -> None:
+def test_sdk_client_objects_are_read_like_their_dicts() -> None:
     types = sdk("google.genai.types")
     contents = [types.Content.model_validate(content) for content in GEMINI]
     assert messages_from(contents) == messages_from(GEMINI)
@@ -226,8 +226,8 @@ def test_the_clients_own_objects_are_read_as_their_dicts() -> None:
     message = responses.ResponseOutputMessage.model_validate(RESPONSES[2])
     call = responses.ResponseFunctionToolCall.model_validate(RESPONSES[3])
     assert messages_from([*RESPONSES[:1], reasoning, message, call, *RESPONSES[4:]]) == messages_from(RESPONSES)
-    said = openai_calling(openai_call("1"), content="Hi.")
-    answer = sdk("openai.types.chat").ChatCompletionMessage.model_validate(said)
+    form = openai_calling(openai_call("1"), content="Hi.")
+    answer = sdk("openai.types.chat").ChatCompletionMessage.model_validate(form)
     assert messages_from([answer]) == [Msg("assistant", [TextBlock("Hi."), ToolUseBlock("1", "f")], "assistant")]
     head = {"id": "msg", "type": "message", "model": "claude", "stop_reason": "tool_use"}
     usage = {"input_tokens": 1, "output_tokens": 1}
@@ -236,7 +236,7 @@ def test_the_clients_own_objects_are_read_as_their_dicts() -> None:
         assert messages_from([form]) == ANTHROPIC_READ[1:2]
 
 
-def test_messages_of_langchain_are_read_by_their_shape() -> None:
+def test_langchain_messages_are_recognized_by_their_attributes() -> None:
     call = {"name": "f", "args": {"a": 1}, "id": "1", "type": "tool_call"}
     broken = {"name": "f", "args": "{", "id": "2", "error": "no JSON"}
     given: list[Any] = [
@@ -258,16 +258,16 @@ def test_messages_of_langchain_are_read_by_their_shape() -> None:
     ]
 
 
-def test_what_langchain_keeps_of_an_answer_is_no_metadata() -> None:
+def test_langchain_bookkeeping_fields_of_a_response_are_left_out_of_the_metadata() -> None:
     keys = "id example response_metadata usage_metadata artifact tool_call_chunks chunk_position tool_call_id status"
     account = dict.fromkeys(keys.split(), "kept")
     kwargs = {"refusal": "No.", "reasoning_content": "Hm.", "more": 2, "empty": ""}
     (read,) = messages_from([{"type": "ai", "content": "Hi", "own": 1, **account, "additional_kwargs": kwargs}])
-    said: list[Block] = [ThinkingBlock("Hm."), TextBlock("Hi")]
-    assert read == Msg("assistant", said, "assistant", metadata={"own": 1, "more": 2})
+    blocks: list[Block] = [ThinkingBlock("Hm."), TextBlock("Hi")]
+    assert read == Msg("assistant", blocks, "assistant", metadata={"own": 1, "more": 2})
 
 
-def test_texts_of_langchain_in_the_form_of_the_responses_api_are_items() -> None:
+def test_langchain_texts_in_responses_api_form_become_native_items() -> None:
     content = [{**text("Hi", id="m", index=0), "phase": "final"}, {"type": "refusal", "refusal": "No."}]
     form = {"type": "ai", "content": content, "response_metadata": {"output_version": "responses/v1"}}
     (read,) = messages_from([form])
@@ -282,13 +282,13 @@ def test_texts_of_langchain_in_the_form_of_the_responses_api_are_items() -> None
     )
 
 
-def test_tuples_of_langchain_are_messages() -> None:
+def test_langchain_role_and_text_tuples_are_read_as_messages() -> None:
     given: list[Any] = [("system", "Be brief."), ("human", "Hi"), ("ai", "Hello"), ("user", [text("So?")])]
     read = [(message.role, message.text) for message in messages_from(given)]
     assert read == [("system", "Be brief."), ("user", "Hi"), ("assistant", "Hello"), ("user", "So?")]
 
 
-def test_a_msg_of_agentscope_is_read_by_its_shape() -> None:
+def test_agentscope_msg_is_recognized_by_its_attributes() -> None:
     def foreign(name: str, content: Any, role: str) -> Any:
         more = {"metadata": None, "timestamp": "2026-01-01", "id": "abc"}
         return SimpleNamespace(name=name, content=content, role=role, **more)
@@ -323,7 +323,7 @@ MIXTURE: list[Any] = [
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "openai-responses", "ollama"])
-def test_any_mixture_goes_to_any_provider(provider: str) -> None:
+def test_history_of_mixed_forms_is_formatted_for_every_provider(provider: str) -> None:
     formatter = ChatFormatter(provider)
     payload = formatter.format(MIXTURE)
     formatter.validate(payload)
@@ -333,7 +333,7 @@ def test_any_mixture_goes_to_any_provider(provider: str) -> None:
 
 
 @pytest.mark.parametrize("history", [ANTHROPIC, GEMINI, RESPONSES, [("human", "Weather?"), ("ai", "Sun.")]])
-def test_histories_of_all_forms_are_taken_by_a_prompter(history: Any) -> None:
+def test_chat_prompter_accepts_histories_of_all_forms(history: Any) -> None:
     prompter = ChatPrompter("Help.")
     assert prompter.generate_prompt("Why?", history, format="anthropic") == prompter.generate_prompt(
         "Why?", messages_from(history), format="anthropic"
@@ -344,7 +344,7 @@ def test_histories_of_all_forms_are_taken_by_a_prompter(history: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("history", "said"),
+    ("history", "error"),
     [
         ([("placeholder", "{history}")], "history[0] is a LangChain ('placeholder', ...) tuple; replace it with"),
         ([("tool", "42")], "history[0] is a LangChain tuple for a tool result, which requires the id of its call"),
@@ -367,28 +367,30 @@ def test_histories_of_all_forms_are_taken_by_a_prompter(history: Any) -> None:
         ([{"type": "reasoning", "summary": [{"text": 5}]}], "history[0].summary[0].text must be a string, not int"),
     ],
 )  # fmt: skip
-def test_what_is_ambiguous_or_cannot_be_held_is_refused(history: Any, said: str) -> None:
+def test_ambiguous_or_malformed_history_item_is_refused(history: Any, error: str) -> None:
     with pytest.raises(HistoryError) as caught:
         messages_from(history)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(error)
 
 
-def test_a_question_that_is_a_role_word_stays_a_question() -> None:
-    # In a chat that keeps its turns as lists, a user may write just "system".
+def test_question_equal_to_a_role_name_is_read_as_a_question() -> None:
+    # In a chat of question-answer lists, a user may write just "system".
     history = [["Hi", "Hello"], ["system", "A system is …"], ["placeholder", "?"]]
     assert [message.role for message in messages_from(history)] == ["user", "assistant"] * 3
 
 
-def test_fields_beside_parts_travel_in_the_metadata_and_never_into_the_openai_form() -> None:
+def test_additional_part_fields_are_kept_in_the_metadata_and_left_out_of_the_openai_form() -> None:
     message = messages_from(ANTHROPIC)[0]
     assert message.metadata == {"part_fields": {"content[0]": {"cache_control": MARK}}}
     part = {"type": "output_text", "text": "a", "annotations": [{"type": "url_citation", "url": "https://a.b"}]}
     (read,) = messages_from([{"type": "message", "role": "assistant", "content": [part]}])
     assert read.metadata == {"part_fields": {"content[0]": {"annotations": part["annotations"]}}}
     assert "annotations" not in str(ChatPrompter().generate_prompt("b", [read], return_dict=True))
+    item = {"type": "function_call_output", "output": "1"}  # without its call
+    assert messages_from([item]) == [Msg("tool", (), "tool", metadata={"part_fields": {"item": item}})]
 
 
-def test_a_failed_result_is_said_where_a_provider_has_a_place_for_it() -> None:
+def test_failed_tool_result_is_marked_for_anthropic_and_gemini_and_reported_for_openai() -> None:
     call = Msg("assistant", [ToolUseBlock("1", "f")], "assistant")
     result = Msg("tool", [ToolResultBlock("1", "f", "no", is_error=True)], "tool")
     made = {name: ChatFormatter(name).format(("a", "b"), call, result) for name in ("anthropic", "gemini", "openai")}
@@ -397,8 +399,8 @@ def test_a_failed_result_is_said_where_a_provider_has_a_place_for_it() -> None:
     assert [entry.kind for entry in made["openai"].report] == ["tool_result"]
 
 
-def test_words_beside_a_result_behind_items_stay_the_users() -> None:
-    """They were put into the tool's message, to which the result belongs."""
+def test_user_text_beside_a_tool_result_after_responses_api_items_stays_in_a_user_message() -> None:
+    """The user's text was put into the message of the tool result."""
     history: list[dict[str, Any]] = [
         *({"type": "function_call", "call_id": call, "name": "f", "arguments": "{}"} for call in "ab"),
         {"type": "function_call_output", "call_id": "a", "output": "1"},

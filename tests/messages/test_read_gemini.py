@@ -1,4 +1,4 @@
-"""Contents of Gemini: each kind of part, and the names of wrong fields."""
+"""Gemini contents: the block of each kind of part, and the errors for malformed parts."""
 
 import re
 from typing import Any
@@ -44,7 +44,7 @@ RESULTS: list[Any] = [
         ),
     ],
 )
-def test_a_part_is_a_block(part: Any, block: Any) -> None:
+def test_gemini_part_becomes_a_block(part: Any, block: Any) -> None:
     (_, message) = messages_from([CALL, {"role": "model", "parts": [part]}])
     assert message.blocks == (block,)
 
@@ -64,6 +64,7 @@ def test_a_part_is_a_block(part: Any, block: Any) -> None:
         ([response(id=3)], "[0].function_response.id must be a string, not int"),
         ([response(name="g")], "[0].function_response has no id, and no call to 'g' is waiting for a result"),
         ([response(response=3)], "[0].function_response.response must be a dict, not int"),
+        ([response(response={"a": float("nan")})], "[0].function_response.response.a is nan, which is not valid JSON"),
         ([response(parts=3)], "[0].function_response.parts must be a list, not int"),
         ([response(parts=["", 3])], "[0].function_response.parts[0] must be a dict, not str"),
         ([response(parts=[{"inlineData": {}}])], "[0].function_response.parts[0].inline_data.mime_type is missing"),
@@ -76,14 +77,14 @@ def test_a_part_is_a_block(part: Any, block: Any) -> None:
         ([response(), response()], "[1].function_response has no id, and no call to 'f' is waiting for a result"),
     ],
 )
-def test_a_wrong_part_is_named(parts: Any, message: str) -> None:
+def test_malformed_gemini_part_is_refused_with_its_path(parts: Any, message: str) -> None:
     with pytest.raises(HistoryError, match="^" + re.escape(f"history[1].parts{message}")):
         messages_from([CALL, {"parts": parts}])
 
 
-def test_what_no_block_holds_is_metadata() -> None:
+def test_gemini_part_fields_without_a_block_field_are_kept_in_the_metadata() -> None:
     (message,) = messages_from(
         [{"role": "user", "parts": ["x", {"text": "x", "own": 1}, {"executableCode": {"a": 1}}]}]
     )
-    beside = {"parts[1]": {"own": 1}, "parts[2]": {"executable_code": {"a": 1}}}
-    assert message == Msg("user", [X, X], "user", metadata={"part_fields": beside})
+    part_fields = {"parts[1]": {"own": 1}, "parts[2]": {"executable_code": {"a": 1}}}
+    assert message == Msg("user", [X, X], "user", metadata={"part_fields": part_fields})

@@ -1,4 +1,4 @@
-"""LangChain's answers in both output versions, as its own objects."""
+"""LangChain messages, as objects and dicts, with responses in both output versions."""
 
 import re
 from typing import Any
@@ -19,19 +19,19 @@ CALL = {"type": "function_call", "name": "f", "arguments": '{"a":1}', "call_id":
 ARGUMENTS: dict[str, Any] = {"a": 1}
 
 
-def answer(*content: Any, arguments: dict[str, Any] = ARGUMENTS, **more: Any) -> Any:
+def response(*content: Any, arguments: dict[str, Any] = ARGUMENTS, **more: Any) -> Any:
     calls = [{"name": "f", "args": arguments, "id": "c1"}] if CALL in content else []
     return AIMessage(content=[*content], tool_calls=calls, **more)
 
 
-def test_items_of_the_responses_api_go_back_as_they_came() -> None:
-    """Of real answers, 185 of 190 raised."""
-    given = answer(REASONING, SEARCH, TEXT, CALL, response_metadata={"output_version": "responses/v1"})
+def test_responses_api_items_in_langchain_messages_are_sent_back_unchanged() -> None:
+    """Formatting raised an error for 185 of 190 real responses."""
+    given = response(REASONING, SEARCH, TEXT, CALL, response_metadata={"output_version": "responses/v1"})
     result = {"type": "function_call_output", "call_id": "c1", "output": "1"}
     payload = ChatFormatter("openai-responses").format(HumanMessage("q"), given, result)
     part = {"type": "output_text", "text": "hi", "annotations": []}
-    said = {"type": "message", "role": "assistant", "id": "msg_1", "content": [part]}
-    assert payload["input"][1:-1] == [REASONING, SEARCH, said, CALL]
+    item = {"type": "message", "role": "assistant", "id": "msg_1", "content": [part]}
+    assert payload["input"][1:-1] == [REASONING, SEARCH, item, CALL]
     assert payload.report == ()
 
 
@@ -39,34 +39,34 @@ def test_items_of_the_responses_api_go_back_as_they_came() -> None:
     "content",
     [(TEXT, CALL), ({"type": "text", "text": "hi"}, {"type": "tool_use", "id": "c1", "name": "f", "input": ARGUMENTS})],
 )
-def test_edited_calls_win_over_the_content(content: tuple[Any, ...]) -> None:
-    """LangChain sends ``tool_calls``; the content held the call as the model made it."""
+def test_edited_tool_calls_override_the_calls_in_the_content(content: tuple[Any, ...]) -> None:
+    """LangChain sends ``tool_calls``, so a call edited there must not be sent as in the content."""
     given = AIMessage(content=[*content], tool_calls=[{"name": "f", "args": {"a": 2}, "id": "c1"}])
     (message,) = messages_from([given])
     assert [block.input for block in message.blocks if block.type == "tool_use"] == [{"a": 2}]
     assert message.native is None
 
 
-def test_a_function_call_of_older_answers_is_read() -> None:
-    """It vanished."""
+def test_legacy_function_call_in_additional_kwargs_is_read() -> None:
+    """The legacy function call was lost."""
     legacy = {"function_call": {"name": "f", "arguments": '{"a":1}'}}
     (message,) = messages_from([AIMessage(content="", additional_kwargs=legacy)])
     assert [(block.name, block.input) for block in message.blocks if block.type == "tool_use"] == [("f", ARGUMENTS)]
 
 
 @pytest.mark.parametrize(
-    ("kinds", "role"),
+    ("kind", "role"),
     [
-        *(("human HumanMessageChunk", "user"), ("ai AIMessageChunk", "assistant")),
-        *(("system SystemMessageChunk", "system"), ("developer", "developer"), ("chat ChatMessageChunk", "user")),
-        ("tool ToolMessageChunk function FunctionMessageChunk", "tool"),
+        *(("human", "user"), ("HumanMessageChunk", "user"), ("ai", "assistant"), ("AIMessageChunk", "assistant")),
+        *(("system", "system"), ("SystemMessageChunk", "system"), ("developer", "developer"), ("chat", "user")),
+        *(("ChatMessageChunk", "user"), ("tool", "tool"), ("ToolMessageChunk", "tool"), ("function", "tool")),
+        ("FunctionMessageChunk", "tool"),
     ],
 )
-def test_the_type_of_a_message_is_its_role(kinds: str, role: str) -> None:
-    for kind in kinds.split():
-        (message,) = messages_from([{"type": kind, "content": "a", "role": "user", "tool_call_id": "c1"}])
-        texts = [getattr(block, "text", "") for block in message.blocks]
-        assert (message.role, message.name, texts) == (role, role, ["a"])
+def test_langchain_message_type_determines_the_role(kind: str, role: str) -> None:
+    (message,) = messages_from([{"type": kind, "content": "a", "role": "user", "tool_call_id": "c1"}])
+    texts = [getattr(block, "text", "") for block in message.blocks]
+    assert (message.role, message.name, texts) == (role, role, ["a"])
 
 
 WAITING = Msg("assistant", [ToolUseBlock("c9", "g")], "assistant")
@@ -99,7 +99,7 @@ LEGACY = {"function_call": {"name": "f", "arguments": "{}"}}
         ),
     ],
 )
-def test_the_content_of_an_answer_is_read(fields: dict[str, Any], content: Any) -> None:
+def test_content_of_a_langchain_response_is_read(fields: dict[str, Any], content: Any) -> None:
     (_, message) = messages_from([WAITING, {"type": "ai", **fields}])
     assert message == Msg("assistant", content, "assistant", metadata=message.metadata)
 
@@ -111,21 +111,21 @@ def test_the_content_of_an_answer_is_read(fields: dict[str, Any], content: Any) 
         ({"content": ["1"], "status": "success"}, ("c9", "", (TextBlock("1"),), False)),
     ],
 )
-def test_a_result_is_read(fields: dict[str, Any], result: tuple[Any, ...]) -> None:
+def test_langchain_tool_result_is_read(fields: dict[str, Any], result: tuple[Any, ...]) -> None:
     call_id, name, output, is_error = result
     (_, message) = messages_from([WAITING, {"type": "tool", **fields}])
     assert message == Msg("tool", [ToolResultBlock(call_id, name, output, is_error=is_error)], "tool")
 
 
-def test_what_no_block_holds_is_metadata() -> None:
+def test_langchain_fields_without_a_block_field_are_kept_in_the_metadata() -> None:
     part = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
     item = {"type": "human", "name": "Ann", "content": [part], "empty": "", "own": 1}
     (message,) = messages_from([{**item, "additional_kwargs": {"more": 2, "refusal": "x", "none": None}}])
-    beside = {"content[0]": {"cache_control": {"type": "ephemeral"}}}
-    assert message == Msg("Ann", [X], "user", metadata={"own": 1, "more": 2, "part_fields": beside})
+    part_fields = {"content[0]": {"cache_control": {"type": "ephemeral"}}}
+    assert message == Msg("Ann", [X], "user", metadata={"own": 1, "more": 2, "part_fields": part_fields})
 
 
-def test_a_developer_is_read_from_a_system_message_alone() -> None:
+def test_developer_role_is_read_from_a_langchain_system_message_only() -> None:
     kwargs = {"__openai_role__": "developer"}
     given = [{"type": kind, "content": "x", "additional_kwargs": kwargs} for kind in ("system", "human")]
     assert messages_from(given) == [Msg("developer", "x", "developer"), Msg("user", "x", "user")]
@@ -140,6 +140,7 @@ def test_a_developer_is_read_from_a_system_message_alone() -> None:
         ({"data": 3}, "history[0].data must be a dict, not int"),
         ({"content": 3}, "history[0].content must be a string, not int"),
         ({"content": [{"type": "image_url", "image_url": 3}]}, "history[0].content[0].image_url"),
+        ({"content": [{"type": "function_call"}]}, "history[0].content.name is missing or empty"),
         ({"name": 3}, "history[0].name must be a string, not int"),
         ({"tool_calls": {}}, "history[0].tool_calls must be a list, not dict"),
         ({"tool_calls": [3]}, "history[0].tool_calls[0] must be a dict, not int"),
@@ -150,6 +151,6 @@ def test_a_developer_is_read_from_a_system_message_alone() -> None:
         ({"additional_kwargs": {"reasoning_content": 3}}, "history[0].additional_kwargs.reasoning_content must be a s"),
     ],
 )
-def test_a_wrong_field_is_named(fields: dict[str, Any], message: str) -> None:
+def test_malformed_langchain_message_is_refused_with_its_path(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(HistoryError, match="^" + re.escape(message)):
         messages_from([{"type": "ai", **fields}])

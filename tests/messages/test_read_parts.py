@@ -1,4 +1,4 @@
-"""Content parts of all providers: the block of each, and the names of wrong fields."""
+"""Content parts of all providers: the block of each, and the errors for malformed fields."""
 
 import re
 from typing import Any
@@ -86,12 +86,12 @@ IMAGES: list[Any] = [
         ({"text": "a"}, TextBlock("a")),
     ],
 )
-def test_a_part_is_a_block(part: Any, block: Any) -> None:
-    beside: dict[str, Any] = {}
-    assert read_parts([part], "w[0].c", beside) == (block,)
-    assert beside == {}
-    assert read_parts([{**part, "own": 1, "empty": "", "none": None, "more": []}], "w[0].c", beside) == (block,)
-    assert beside == {"c[0]": {"own": 1}}
+def test_content_part_becomes_a_block(part: Any, block: Any) -> None:
+    part_fields: dict[str, Any] = {}
+    assert read_parts([part], "w[0].c", part_fields) == (block,)
+    assert part_fields == {}
+    assert read_parts([{**part, "own": 1, "empty": "", "none": None, "more": []}], "w[0].c", part_fields) == (block,)
+    assert part_fields == {"c[0]": {"own": 1}}
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,11 @@ def test_a_part_is_a_block(part: Any, block: Any) -> None:
         *(({"own": 1, "image": URL}, ImageBlock(AT), {"own": 1}), ({"image": 3}, TextBlock(""), {"image": 3})),
     ],
 )
-def test_a_part_whose_text_is_null_is_read_by_its_other_keys(more: Any, block: Any, rest: Any) -> None:
-    """A key beside such a text raised a KeyError."""
-    beside: dict[str, Any] = {}
-    assert read_parts([{"text": None, **more}], "c", beside) == (block,)
-    assert beside == ({"c[0]": rest} if rest else {})
+def test_content_part_with_null_text_is_read_by_its_other_keys(more: Any, block: Any, rest: Any) -> None:
+    """A key beside a null text raised a KeyError."""
+    part_fields: dict[str, Any] = {}
+    assert read_parts([{"text": None, **more}], "c", part_fields) == (block,)
+    assert part_fields == ({"c[0]": rest} if rest else {})
 
 
 @pytest.mark.parametrize(
@@ -117,15 +117,16 @@ def test_a_part_whose_text_is_null_is_read_by_its_other_keys(more: Any, block: A
         {"type": "new", "a": ""},
     ],
 )
-def test_a_part_of_one_service_is_kept_beside(part: Any) -> None:
-    beside: dict[str, Any] = {}
-    assert read_parts([part], "c", beside) == ()
-    assert beside == {"c[0]": part}
+def test_content_part_without_a_matching_block_is_kept_in_the_part_fields(part: Any) -> None:
+    part_fields: dict[str, Any] = {}
+    assert read_parts([part], "c", part_fields) == ()
+    assert part_fields == {"c[0]": part}
 
 
 @pytest.mark.parametrize(
     ("part", "message"),
     [
+        *(({"text": 3}, " has the unknown type None; expected one"), ({"image": None}, " has the unknown type None")),
         ({"type": "refusal", "refusal": 3}, ".refusal must be a string, not int"),
         ({"type": "redacted_thinking"}, ".data is missing or empty"),
         ({"type": "reasoning", "reasoning": 3}, ".reasoning must be a string"),
@@ -167,6 +168,6 @@ def test_a_part_of_one_service_is_kept_beside(part: Any) -> None:
         ({"type": "input_file", "filename": 3}, ".filename must be a string"),
     ],
 )
-def test_a_wrong_field_is_named(part: Any, message: str) -> None:
+def test_malformed_content_part_is_refused_with_the_path_of_the_field(part: Any, message: str) -> None:
     with pytest.raises(HistoryError, match="^" + re.escape(f"c[0]{message}")):
         read_parts([part], "c", {})

@@ -1,4 +1,4 @@
-"""ShareGPT's messages, with ``from`` and ``value``, are read at every door."""
+"""ShareGPT messages, with ``from`` and ``value``, are read by every part of the API that reads messages."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ OPENAI: list[dict[str, Any]] = [
 ]
 
 
-def test_what_the_speakers_are() -> None:
+def test_sharegpt_speakers_become_roles() -> None:
     call_id = "call_without_id_0"
     assert messages_from(CHAT) == [
         Msg("system", "Be kind.", "system"),
@@ -36,7 +36,7 @@ def test_what_the_speakers_are() -> None:
     assert [each.role for each in messages_from(chat)] == ["user", "assistant"]
 
 
-def test_several_calls() -> None:
+def test_sharegpt_function_call_with_a_list_becomes_several_tool_calls() -> None:
     calls = '[{"name": "a", "arguments": {}}, {"name": "b", "arguments": "{}"}]'
     chat = [{"from": "function_call", "value": calls}, {"from": "tool", "value": "1"}, {"from": "tool", "value": "2"}]
     blocks = [block for message in messages_from(chat) for block in message.blocks]
@@ -47,8 +47,7 @@ def test_several_calls() -> None:
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "openai-responses"])
-def test_doors_send_what_they_send_of_the_same_in_openais_form(provider: str) -> None:
-    """A chat template rendered an empty text of them, without a word."""
+def test_formatter_and_prompter_give_the_same_payload_for_sharegpt_and_openai_messages(provider: str) -> None:
     assert ChatFormatter(provider).format(CHAT) == ChatFormatter(provider).format(OPENAI)
     prompter = ChatPrompter(system="")
     assert prompter.generate_prompt(None, CHAT[:2], format=provider) == prompter.generate_prompt(
@@ -56,7 +55,8 @@ def test_doors_send_what_they_send_of_the_same_in_openais_form(provider: str) ->
     )
 
 
-def test_a_chat_template_renders_them() -> None:
+def test_chat_template_renders_sharegpt_messages() -> None:
+    """A chat template silently rendered ShareGPT messages as empty text."""
     template = ChatTemplate.load("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}")
     assert template.render(CHAT[:2], add_generation_prompt=False).text == "[system]Be kind.[user]Rain?"
 
@@ -74,13 +74,13 @@ def test_a_chat_template_renders_them() -> None:
         ([{"from": "human", "value": ["a"]}], r"history\[0\]"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(chat: list[dict[str, Any]], message: str) -> None:
+def test_malformed_sharegpt_message_is_refused_with_its_path(chat: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(HistoryError, match=message):
         messages_from(chat)
 
 
-def test_function_calls_of_openais_first_form() -> None:
-    """``function_call`` was left among the metadata, and the role ``function`` was unknown."""
+def test_legacy_openai_function_call_and_function_role_are_read() -> None:
+    """``function_call`` stayed in the metadata only, and the role ``function`` was refused."""
     call = {"name": "rain", "arguments": '{"city": "Oslo"}'}
     old: list[dict[str, Any]] = [
         {"role": "user", "content": "Rain?"},
@@ -97,7 +97,7 @@ def test_function_calls_of_openais_first_form() -> None:
         messages_from(old[2:])
 
 
-def test_a_result_of_a_function_answers_the_call_of_its_name() -> None:
+def test_legacy_function_result_answers_the_call_with_the_same_name() -> None:
     calls: list[dict[str, Any]] = [
         {"role": "assistant", "content": None, "function_call": {"name": name, "arguments": "{}"}}
         for name in ("rain", "wind")

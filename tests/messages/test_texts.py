@@ -1,4 +1,4 @@
-"""A function applied to each text of a message."""
+"""`with_texts` and `json_with_texts` apply a function to each text of a message or JSON value."""
 
 from dataclasses import asdict
 from typing import Any
@@ -25,7 +25,7 @@ def upper_text(text: str, *, behind_text: bool = False) -> str:
         *((same, same) for same in (["A", 1], {"A": "B", "C": {"D": []}}, None, 1, True, "A")),
     ],
 )
-def test_each_string_of_a_json_value_is_changed(value: Any, expected: Any) -> None:
+def test_json_with_texts_changes_every_string_of_a_json_value(value: Any, expected: Any) -> None:
     made = json_with_texts(value, upper_text)
     assert made == expected
     assert (made is value) == (value == expected)
@@ -45,7 +45,7 @@ def test_each_string_of_a_json_value_is_changed(value: Any, expected: Any) -> No
         *((same, same) for same in (IMAGE, FileBlock(SOURCE), ToolUseBlock("A", "B", {"C": "D"}), TextBlock("A"))),
     ],
 )
-def test_each_text_of_a_block_is_changed(block: Any, expected: Any) -> None:
+def test_with_texts_changes_every_text_of_a_block(block: Any, expected: Any) -> None:
     given = Msg("ANN", [block], "assistant", metadata={"a": "b"})
     made = with_texts(given, upper_text)
     assert made == Msg("ANN", [expected], "assistant", metadata={"a": "b"})
@@ -60,7 +60,7 @@ def test_each_text_of_a_block_is_changed(block: Any, expected: Any) -> None:
         ("USER", [TextBlock("a"), TextBlock("b"), IMAGE, TextBlock("c")], "USER", ["A", "B+", "", "C"]),
     ],
 )
-def test_the_speaker_and_the_content_are_changed(name: str, content: Any, speaker: str, expected: Any) -> None:
+def test_with_texts_changes_the_speaker_and_the_content(name: str, content: Any, speaker: str, expected: Any) -> None:
     given = Msg(name, content, "user", url="https://a.example")
     made = with_texts(given, upper_text)
     texts = [getattr(block, "text", "") for block in made.blocks] if isinstance(expected, list) else made.content
@@ -68,7 +68,6 @@ def test_the_speaker_and_the_content_are_changed(name: str, content: Any, speake
     assert (made is given) == (name == speaker and content == expected)
 
 
-def test_a_message_without_a_speaker_keeps_none() -> None:
-    assert (
-        with_texts(Msg("user", "a", "user").without_speaker(), upper_text) == Msg("user", "A", "user").without_speaker()
-    )
+def test_with_texts_adds_no_speaker_to_a_message_without_a_speaker() -> None:
+    message = Msg("user", "a", "user").without_speaker()
+    assert with_texts(message, upper_text) == Msg("user", "A", "user").without_speaker()

@@ -1,4 +1,4 @@
-"""Ids out of a cache: always the tokenizer's own, in bounded memory, from any number of threads."""
+"""Ids from a token cache always equal the tokenizer's own ids, with bounded memory and several threads."""
 
 import pickle
 import tracemalloc
@@ -22,21 +22,21 @@ from lazyprompt.messages.encoding import encode
 from messages.test_encoding import (
     ANY_PARTS,
     KINDS,
-    LOSSLESS,
-    LOSSLESS_KINDS,
+    REAL_KINDS,
     REAL_TEXT,
-    added,
+    REAL_TOKENIZERS,
     byte_level,
     llama,
     parts_of,
-    small,
+    small_tokenizer,
+    with_tokens,
 )
 from support.real_tokenizers import TOKENIZERS, template_of
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 MARKS = ("<s>", "<im>", "</im>")
 PARTS = ["<s>", "hello", "</im><im>"]
-# Chats of each tokenizer: 40,000 with --hypothesis-profile=deep.
+# Chats for each tokenizer: 40,000 with --hypothesis-profile=deep.
 CHATS = 40 * settings().max_examples
 
 
@@ -48,16 +48,16 @@ def letters() -> tiktoken.Encoding:
     return tiktoken.Encoding("bytes", pat_str=r"\s+|\S+", mergeable_ranks=ranks, special_tokens=special)
 
 
-def check(parts: list[str], tokenizer: Any, kept: TokenCache) -> None:
-    """A prompt, as it grows part by part, has the ids of the tokenizer."""
+def check_growing_prompt(parts: list[str], tokenizer: Any, token_cache: TokenCache) -> None:
+    """Check that the cached ids of a growing prompt equal the ids of the tokenizer."""
     for most in (len(parts) // 2, len(parts), len(parts)):
         rendered = Rendered(parts[:most], [""] * most)
-        assert rendered.encode(kept) == encode(parts[:most], tokenizer).ids
+        assert rendered.encode(token_cache) == encode(parts[:most], tokenizer).ids
 
 
 @cache
 def shared_cache(kind: str) -> tuple[Any, TokenCache]:
-    tokenizer = small(kind) if kind in KINDS else LOSSLESS[kind]()
+    tokenizer = small_tokenizer(kind) if kind in KINDS else REAL_TOKENIZERS[kind]()
     return tokenizer, TokenCache(tokenizer, 200_000)
 
 
@@ -66,15 +66,15 @@ def shared_cache(kind: str) -> tuple[Any, TokenCache]:
 @example(parts=["a\ud83d", "", "\ude00<s>", "\ud83d", "", "\ude00<s>"])
 @example(parts=["", "a", "", "b<s>"])
 @example(parts=["<|im", "＜s＞", "_end|><|im_end|>", "<s>", "<think><s>"])
-def test_ids_are_those_of_small_tokenizers(kind: str, parts: list[str]) -> None:
-    check(parts, *shared_cache(kind))
+def test_cached_ids_equal_the_ids_of_small_tokenizers(kind: str, parts: list[str]) -> None:
+    check_growing_prompt(parts, *shared_cache(kind))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", LOSSLESS_KINDS)
+@pytest.mark.parametrize("kind", REAL_KINDS)
 @given(parts=parts_of(REAL_TEXT, REAL_TEXT))
-def test_ids_are_those_of_models_tokenizers(kind: str, parts: list[str]) -> None:
-    check(parts, *shared_cache(kind))
+def test_cached_ids_equal_the_ids_of_real_tokenizers(kind: str, parts: list[str]) -> None:
+    check_growing_prompt(parts, *shared_cache(kind))
 
 
 WORDS = (
@@ -101,16 +101,16 @@ def chat_of(chance: Random, number: int) -> list[dict[str, str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_ids_of_chats_that_grow_are_those_without_a_cache(name: str) -> None:
+def test_cached_ids_of_growing_chats_equal_the_ids_without_a_cache(name: str) -> None:
     tokenizer, template = TOKENIZERS[name](), template_of(name)
-    kept = TokenCache(tokenizer)
+    token_cache = TokenCache(tokenizer)
     for seed in range(CHATS):
         chance = Random(seed)  # noqa: S311 - chats to try
         chat = chat_of(chance, 9)
         most = chance.randint(1, 9)
         for end in {most, min(9, most + chance.randint(1, 5))}:
             rendered = template.render(chat[:end], safety=chance.choice(("off", "neutralize")), now=NOW)
-            assert rendered.encode(kept) == rendered.encode(tokenizer), (seed, end)
+            assert rendered.encode(token_cache) == rendered.encode(tokenizer), (seed, end)
 
 
 def chatml(turns: int, text: str = "{} hello") -> list[str]:
@@ -121,180 +121,172 @@ def chatml(turns: int, text: str = "{} hello") -> list[str]:
     return parts
 
 
-def test_what_was_encoded_before_is_not_encoded_again() -> None:
+def test_prompt_encoded_before_adds_nothing_to_the_cache() -> None:
     tokenizer = llama()
-    added(tokenizer, *(AddedToken(name, special=True, normalized=False) for name in MARKS))
-    kept = TokenCache(tokenizer)
-    kept.encode(chatml(5))
-    before = kept.size
-    assert kept.encode(chatml(5)) == encode(chatml(5), tokenizer).ids
-    assert kept.size == before
-    kept.encode(chatml(6))
-    assert before < kept.size < before * 1.5
+    with_tokens(tokenizer, *(AddedToken(name, special=True, normalized=False) for name in MARKS))
+    token_cache = TokenCache(tokenizer)
+    token_cache.encode(chatml(5))
+    before = token_cache.size
+    assert token_cache.encode(chatml(5)) == encode(chatml(5), tokenizer).ids
+    assert token_cache.size == before
+    token_cache.encode(chatml(6))
+    assert before < token_cache.size < before * 1.5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("max_bytes", [0, 300, 1_000, 20_000])
-def test_memory_is_bounded(max_bytes: int) -> None:
-    kept = TokenCache(letters(), max_bytes)
+def test_cache_size_stays_within_max_bytes(max_bytes: int) -> None:
+    token_cache = TokenCache(letters(), max_bytes)
     for start in range(200):
         parts = chatml(5, f"{start} {{}} " + "word " * (start % 60))
-        assert kept.encode(parts) == encode(parts, letters()).ids
-        assert kept.size <= max_bytes
+        assert token_cache.encode(parts) == encode(parts, letters()).ids
+        assert token_cache.size <= max_bytes
 
 
 @pytest.mark.slow
-def test_many_turns_take_no_more_memory_than_ten_thousand() -> None:
-    kept = TokenCache(letters(), 100_000)
+def test_traced_memory_of_a_full_cache_does_not_grow_with_more_turns() -> None:
+    token_cache = TokenCache(letters(), 100_000)
     sizes: list[int] = []
     for start in range(0, 80_000, 10_000):
         if start in (20_000, 70_000):
             tracemalloc.start()
         for turn in range(start, start + 10_000):
-            kept.encode(["<s>", f"{turn} hello", "</im><im>"])
+            token_cache.encode(["<s>", f"{turn} hello", "</im><im>"])
         if tracemalloc.is_tracing():
             sizes.append(tracemalloc.get_traced_memory()[0])
             tracemalloc.stop()
-    assert kept.size <= 100_000
+    assert token_cache.size <= 100_000
     assert sizes[1] < sizes[0] * 1.5
 
 
 @pytest.mark.slow
-def test_threads_share_a_cache() -> None:
-    tokenizer = LOSSLESS["deepseek"]()
-    kept = TokenCache(tokenizer, 50_000)
+def test_threads_that_share_a_cache_get_correct_ids() -> None:
+    tokenizer = REAL_TOKENIZERS["deepseek"]()
+    token_cache = TokenCache(tokenizer, 50_000)
     chats = [[f"<｜User｜>{seed % 7}", f"hello {seed} <｜User｜>", "<｜Assistant｜>"] * 5 + ["!"] for seed in range(40)]
     expected = [encode(parts, tokenizer).ids for parts in chats]
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(kept.encode, chats * 10)) == expected * 10
-    assert kept.size <= 50_000
+        assert list(pool.map(token_cache.encode, chats * 10)) == expected * 10
+    assert token_cache.size <= 50_000
 
 
-def test_trusted_values_are_trusted() -> None:
-    kept = TokenCache(letters())
+def test_cache_distinguishes_trusted_from_untrusted_values_with_the_same_text() -> None:
+    token_cache = TokenCache(letters())
     for parts in (["a", "<im>", ""], ["a", Trusted("<im>"), ""], ["a", "<im>", ""]):
-        assert kept.encode(parts) == encode(parts, letters()).ids
-    assert kept.encode(["a", Trusted("<im>"), ""])[-1] == 257
+        assert token_cache.encode(parts) == encode(parts, letters()).ids
+    assert token_cache.encode(["a", Trusted("<im>"), ""])[-1] == 257
 
 
 def marked_tokenizer() -> Any:
-    return added(byte_level(), *(AddedToken(name, special=True, normalized=False) for name in MARKS))
+    return with_tokens(byte_level(), *(AddedToken(name, special=True, normalized=False) for name in MARKS))
 
 
 def set_attribute(path: str, value: Any) -> Callable[[Any], None]:
     *names, last = path.split(".")
-    return lambda tokenizer: setattr(reduce(getattr, names, tokenizer), last, value)
+    return lambda token_cache: setattr(reduce(getattr, names, token_cache), last, value)
 
 
-def add_flag(tokenizer: Any) -> None:
-    tokenizer.add_special_tokens([AddedToken("<im>", special=True, normalized=False, rstrip=True)])
+def add_flag(token_cache: Any) -> None:
+    token_cache.tokenizer.add_special_tokens([AddedToken("<im>", special=True, normalized=False, rstrip=True)])
 
 
 CHANGES: dict[str, Callable[[Any], None]] = {
-    "tokens": lambda tokenizer: tokenizer.add_tokens(["<new>"]),
+    "tokens": lambda token_cache: token_cache.tokenizer.add_tokens(["<new>"]),
     "flags": add_flag,
-    "normalizer": set_attribute("normalizer", normalizers.Lowercase()),
-    "pre-tokenizer": set_attribute("pre_tokenizer.add_prefix_space", value=True),
-    "model": set_attribute("model", models.BPE()),
-    "special tokens": set_attribute("encode_special_tokens", value=True),
+    "normalizer": set_attribute("tokenizer.normalizer", normalizers.Lowercase()),
+    "pre-tokenizer": set_attribute("tokenizer.pre_tokenizer.add_prefix_space", value=True),
+    "model": set_attribute("tokenizer.model", models.BPE()),
+    "special tokens": set_attribute("tokenizer.encode_special_tokens", value=True),
+    "another tokenizer": set_attribute("tokenizer", marked_tokenizer()),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_tokenizer_that_changed_is_an_error(change: Any) -> None:
-    tokenizer = marked_tokenizer()
-    kept = TokenCache(tokenizer)
-    assert kept.encode(PARTS) == kept.encode(PARTS)
-    change(tokenizer)
+def test_tokenizer_changed_after_the_cache_was_created_is_an_error(change: Any) -> None:
+    token_cache = TokenCache(marked_tokenizer())
+    assert token_cache.encode(PARTS) == token_cache.encode(PARTS)
+    change(token_cache)
     with pytest.raises(TokenizerError, match="has changed since its TokenCache was created.*create a new TokenCache"):
-        kept.encode(PARTS)
-    assert TokenCache(tokenizer).encode(PARTS) == encode(PARTS, tokenizer).ids
+        token_cache.encode(PARTS)
+    assert TokenCache(token_cache.tokenizer).encode(PARTS) == encode(PARTS, token_cache.tokenizer).ids
 
 
-def test_a_cache_that_gets_another_tokenizer_is_an_error() -> None:
-    kept = TokenCache(marked_tokenizer())
-    kept.encode(["<s>", "hello"])
-    kept.tokenizer = marked_tokenizer()
-    with pytest.raises(TokenizerError, match="has changed since"):
-        kept.encode(["<s>", "hello"])
-
-
-def test_a_cache_is_of_one_tokenizer() -> None:
-    kept = TokenCache(marked_tokenizer())
+def test_token_cache_belongs_to_a_single_tokenizer() -> None:
+    token_cache = TokenCache(marked_tokenizer())
     with pytest.raises(TokenizerError, match="is already a TokenCache"):
-        TokenCache(kept)
+        TokenCache(token_cache)
     wrong: Any = "gpt-4o"
     with pytest.raises(TokenizerError, match="the tokenizer must be .*, not builtins.str$"):
         TokenCache(wrong)
-    # Two caches, two tokenizers: neither has ids of the other.
+    # Caches of two tokenizers do not share ids.
     other = TokenCache(letters())
-    assert kept.encode(PARTS) != other.encode(PARTS)
-    assert kept.encode(PARTS) == encode(PARTS, kept.tokenizer).ids
+    assert token_cache.encode(PARTS) != other.encode(PARTS)
+    assert token_cache.encode(PARTS) == encode(PARTS, token_cache.tokenizer).ids
 
 
-def test_ids_that_hang_on_chance_are_refused() -> None:
+def test_tokenizer_with_dropout_is_refused() -> None:
     merges = [("a", "b")]
     tokenizer = Tokenizer(models.BPE({"a": 0, "b": 1, "ab": 2}, merges, dropout=0.5))
     with pytest.raises(TokenizerError, match=r"at random \(dropout=0.5\)"):
         TokenCache(tokenizer)
 
 
-class Own:
-    """A step of somebody's own."""
+class CustomPreTokenizer:
+    """A custom pre-tokenizer."""
 
     def pre_tokenize(self, text: Any) -> None:
         """Do nothing."""
 
 
-def test_a_step_written_in_python_is_asked_each_time() -> None:
+def test_tokenizer_with_a_custom_python_pre_tokenizer_is_not_cached() -> None:
     tokenizer = marked_tokenizer()
     step: Any = pre_tokenizers.PreTokenizer
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.ByteLevel(), step.custom(Own())])
-    kept = TokenCache(tokenizer)
-    assert kept.encode(PARTS) == encode(PARTS, tokenizer).ids
-    assert kept.size == 0
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.ByteLevel(), step.custom(CustomPreTokenizer())])
+    token_cache = TokenCache(tokenizer)
+    assert token_cache.encode(PARTS) == encode(PARTS, tokenizer).ids
+    assert token_cache.size == 0
 
 
 @pytest.mark.slow
-def test_a_cache_stands_for_its_tokenizer() -> None:
-    tokenizer = LOSSLESS["deepseek"]()
-    kept = TokenCache(tokenizer)
+def test_token_cache_is_accepted_in_place_of_its_tokenizer() -> None:
+    tokenizer = REAL_TOKENIZERS["deepseek"]()
+    token_cache = TokenCache(tokenizer)
     parts = ["<｜User｜>", "hello <｜User｜>", "<｜Assistant｜>"]
-    assert encode(parts, kept) == encode(parts, tokenizer)
+    assert encode(parts, token_cache) == encode(parts, tokenizer)
     template = ChatTemplate.load("{% for m in messages %}<｜User｜>{{ m.content }}{% endfor %}<｜Assistant｜>")
     assert (
-        template.render([{"role": "user", "content": "hi"}]).encode(kept)
+        template.render([{"role": "user", "content": "hi"}]).encode(token_cache)
         == encode(["<｜User｜>", "hi", "<｜Assistant｜>"], tokenizer).ids
     )
 
 
-def test_a_pickled_cache_is_empty() -> None:
-    kept = TokenCache(marked_tokenizer(), 1_000)
-    ids = kept.encode(PARTS)
-    copy = pickle.loads(pickle.dumps(kept))  # noqa: S301 - our own
+def test_unpickled_token_cache_is_empty_and_gives_the_same_ids() -> None:
+    token_cache = TokenCache(marked_tokenizer(), 1_000)
+    ids = token_cache.encode(PARTS)
+    copy = pickle.loads(pickle.dumps(token_cache))  # noqa: S301 - our own
     assert (copy.size, copy.max_bytes) == (0, 1_000)
     assert copy.encode(PARTS) == ids
-    assert repr(kept).endswith("max_bytes=1000)")
+    assert repr(token_cache).endswith("max_bytes=1000)")
 
 
-def test_a_token_of_white_space_that_takes_more_has_one_place() -> None:
-    """Its place was taken for the end of what it took, so that several tokens had one, and encoding never ended."""
+def test_whitespace_token_that_strips_more_whitespace_is_encoded_with_a_cache() -> None:
+    """The position of such a token was wrong, so that several tokens had the same one, and encoding never ended."""
     line = AddedToken("\n", special=True, single_word=True, rstrip=True, normalized=False)
-    tokenizer = added(byte_level(), AddedToken("<s>", special=True, normalized=False), line)
+    tokenizer = with_tokens(byte_level(), AddedToken("<s>", special=True, normalized=False), line)
     parts = ["a<I ", "IM<s> M>", "\n\n \n", "IM", "<IM> ", "IM\nM>M>", "  <s>a", "", ""]
-    check(parts, tokenizer, TokenCache(tokenizer))
+    check_growing_prompt(parts, tokenizer, TokenCache(tokenizer))
     whole = Rendered(("\n\n \n", "x", ""), ("markers", "history", "markers"))
     assert whole.encode(tokenizer) == tokenizer.encode(whole.text, add_special_tokens=False).ids
 
 
 @pytest.mark.slow
 @given(data=st.data())
-def test_a_token_that_reaches_to_its_left_is_no_place_to_cut(data: st.DataObject) -> None:
+def test_cached_ids_are_correct_for_added_tokens_with_any_flags_and_normalizer(data: st.DataObject) -> None:
     flags = data.draw(
         st.fixed_dictionaries({name: st.booleans() for name in ("lstrip", "rstrip", "single_word", "normalized")})
     )
     name = data.draw(st.sampled_from(("<im>", "im", " im", "_im", "\n")))
-    tokenizer = added(
+    tokenizer = with_tokens(
         byte_level(), AddedToken("<s>", special=True, normalized=False), AddedToken(name, special=True, **flags)
     )
     tokenizer.normalizer = data.draw(st.sampled_from((None, normalizers.Lowercase(), normalizers.Strip())))
@@ -303,4 +295,4 @@ def test_a_token_that_reaches_to_its_left_is_no_place_to_cut(data: st.DataObject
             *[st.lists(st.sampled_from((name, "<s>", "a", " ", "\n", "IM", "<I", "M>")), max_size=4).map("".join)] * 2
         )
     )
-    check(parts, tokenizer, TokenCache(tokenizer))
+    check_growing_prompt(parts, tokenizer, TokenCache(tokenizer))
