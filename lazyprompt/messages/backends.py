@@ -53,12 +53,14 @@ class _AddedTokens(NamedTuple):
         controls: The settings of each control token, by token id.
         plain: The added tokens that are not control tokens, each as a pair of token id and settings.
         unknown: The ids that the model assigns to unknown characters, usually the id of a single special token.
+        blank: The ids of the control tokens that are whitespace.
     """
 
     size: int
     controls: Mapping[int, tokenizers.AddedToken]
     plain: Sequence[tuple[int, tokenizers.AddedToken]]
     unknown: frozenset[int]
+    blank: frozenset[int]
 
 
 class _Vocabulary(NamedTuple):
@@ -90,6 +92,8 @@ _SPACE = "\u2581"
 # Characters that can replace control tokens: Byzantine musical symbols, domino tiles and private-use characters.
 # Musical symbols and domino tiles are rare in text, never part of a word, and unchanged by normalizers.
 _STAND_INS = (range(0x1D000, 0x1D0F6), range(0x1F030, 0x1F094), range(0xF0000, 0x110000))
+# The processing steps of a tokenizer before and after its model.
+_STEPS = ("normalizer", "pre_tokenizer", "post_processor")
 _NO_NORMALIZER: Mapping[str, object] = {"type": "Sequence", "normalizers": []}
 # A character that is presumably missing from every model's vocabulary.
 _UNKNOWN = "\U0010fffd"
@@ -148,10 +152,17 @@ class HuggingFaceBackend:
         tokenizer = self._tokenizer
         if all(getattr(tokenizer, name) is None for name in ("truncation", "padding")):
             encoding = _encoding(tokenizer, text)
-            return Encoded(encoding.ids, encoding.offsets)
-        whole, ids = self._copy((*self._known.plain, *self._known.controls.items()), _unused(text))
-        whole.encode_special_tokens = tokenizer.encode_special_tokens
-        encoding = _encoding(whole, text)
+            encoded = Encoded(encoding.ids, encoding.offsets)
+        else:
+            encoded = self._encode_copy(text, _STEPS)
+        # A post-processor may trim whitespace from all offsets, which would lose the place of a whitespace token.
+        return encoded if self._known.blank.isdisjoint(encoded.ids) else self._encode_copy(text, _STEPS[:-1])
+
+    def _encode_copy(self, text: str, steps: Sequence[str]) -> Encoded:
+        """Encode a text with a copy of the tokenizer that has only the given processing steps."""
+        copy, ids = self._copy((*self._known.plain, *self._known.controls.items()), _unused(text), steps)
+        copy.encode_special_tokens = self._tokenizer.encode_special_tokens
+        encoding = _encoding(copy, text)
         return Encoded([ids.get(token_id, token_id) for token_id in encoding.ids], encoding.offsets)
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -253,7 +264,10 @@ class HuggingFaceBackend:
         return encoded
 
     def _copy(
-        self, added: Sequence[tuple[int, tokenizers.AddedToken]], characters: Iterator[str]
+        self,
+        added: Sequence[tuple[int, tokenizers.AddedToken]],
+        characters: Iterator[str],
+        steps: Sequence[str] = _STEPS,
     ) -> tuple[tokenizers.Tokenizer, dict[int, int]]:
         """Copy the tokenizer with a given list of added tokens. The copy shares the tokenizer's model.
 
@@ -264,7 +278,7 @@ class HuggingFaceBackend:
 
         model = self._tokenizer.model
         copy: Any = Tokenizer(model)
-        for name in ("normalizer", "pre_tokenizer", "post_processor"):
+        for name in steps:
             if (part := getattr(self._tokenizer, name)) is not None:
                 setattr(copy, name, part)
         size = copy.get_vocab_size()
@@ -459,7 +473,8 @@ def _read(tokenizer: tokenizers.Tokenizer, size: int) -> _AddedTokens:
         unknown = [token.id for token in _tokens(model, _UNKNOWN)]
     except TokenizerError:
         unknown = []
-    return _AddedTokens(size, controls, plain, frozenset(unknown))
+    blank = frozenset(token_id for token_id, token in controls.items() if token.content.isspace())
+    return _AddedTokens(size, controls, plain, frozenset(unknown), blank)
 
 
 def _is_control(content: str, *, special: bool) -> bool:

@@ -401,10 +401,23 @@ def test_whitespace_special_token_is_recognized_in_trusted_text_only(post_proces
     tokenizer = byte_level()
     tab = AddedToken("\t\t", special=True, normalized=False, rstrip=True)
     with_tokens(tokenizer, tab, AddedToken("\n\n", special=True, normalized=False))
-    assert tokenizer.token_to_id("\t\t") not in encode(["", "\t\t", " a"], tokenizer).ids
+    # With rstrip, the token includes the space after it, and trimmed offsets leave nothing of both.
     tokenizer.post_processor = post_processor
+    assert tokenizer.token_to_id("\t\t") not in encode(["", "\t\t", " a"], tokenizer).ids
     special = tokenizer.token_to_id("\n\n")
     assert encode(["\n\n\n\n", "\n\n\n", "\n"], tokenizer).ids.count(special or 0) == 2
+
+
+@given(st.lists(st.text("\t\n a", max_size=6), max_size=5))
+def test_ids_with_trimmed_offsets_equal_the_ids_without_trimming(parts: list[str]) -> None:
+    """Trimming emptied the span of a whitespace token, so untrusted text could become the token."""
+    tab = AddedToken("\t\t", special=True, normalized=False, rstrip=True)
+    ids: list[list[int]] = []
+    for trims in (False, True):
+        tokenizer = with_tokens(byte_level(), tab, AddedToken("\n", special=True, normalized=False))
+        tokenizer.post_processor = processors.ByteLevel(trim_offsets=trims)
+        ids.append(encode(parts, tokenizer).ids)
+    assert ids[0] == ids[1]
 
 
 @pytest.mark.parametrize("forged", ["", "<s>"])
