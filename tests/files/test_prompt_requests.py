@@ -51,6 +51,9 @@ LOOSE = {
     "properties": {"city": {"type": "string"}, "people": {"type": "integer"}},
     "required": ["city"],
 }
+# Options that several providers name alike.
+SAMPLED = {"temperature": 0.5, "top_p": 0.9}
+PENALIZED = {"frequency_penalty": 0.1, "presence_penalty": 0.2, "seed": 7}
 FIND = {"type": "object", "properties": {"q": {"type": ["string", "null"]}}, "required": ["q"]}
 STRICT_FIND = {**FIND, "additionalProperties": False}
 
@@ -84,12 +87,9 @@ class TestRequestFields:
                 "type": "json_schema",
                 "json_schema": {"name": "structured_output", "strict": True, "schema": STRICT},
             },
-            "temperature": 0.5,
+            **SAMPLED,
+            **PENALIZED,
             "max_completion_tokens": 9,
-            "top_p": 0.9,
-            "frequency_penalty": 0.1,
-            "presence_penalty": 0.2,
-            "seed": 7,
             "stop": ["END"],
             "parallel_tool_calls": False,
             "reasoning_effort": "low",
@@ -104,9 +104,8 @@ class TestRequestFields:
             "input": [{"role": "user", "content": "Hello"}],
             "tools": [{"type": "function", "name": "find", "parameters": STRICT_FIND, "strict": True}],
             "text": {"format": {"type": "json_schema", "name": "structured_output", "strict": True, "schema": STRICT}},
-            "temperature": 0.5,
+            **SAMPLED,
             "max_output_tokens": 9,
-            "top_p": 0.9,
             "parallel_tool_calls": False,
             "reasoning": {"effort": "low"},
         }
@@ -126,9 +125,8 @@ class TestRequestFields:
                 "format": {"type": "json_schema", "schema": {**LOOSE, "additionalProperties": False}},
                 "effort": "low",
             },
-            "temperature": 0.5,
+            **SAMPLED,
             "max_tokens": 9,
-            "top_p": 0.9,
             "top_k": 4,
             "stop_sequences": ["END"],
         }
@@ -149,13 +147,10 @@ class TestRequestFields:
             "generation_config": {
                 "response_mime_type": "application/json",
                 "response_json_schema": LOOSE,
-                "temperature": 0.5,
+                **SAMPLED,
+                **PENALIZED,
                 "max_output_tokens": 9,
-                "top_p": 0.9,
                 "top_k": 4,
-                "frequency_penalty": 0.1,
-                "presence_penalty": 0.2,
-                "seed": 7,
                 "stop_sequences": ["END"],
             },
         }
@@ -165,16 +160,7 @@ class TestRequestFields:
         made = Prompty.loads(ALL_FIELDS).request(provider="ollama")
         assert made["tools"] == [{"type": "function", "function": {"name": "find", "parameters": STRICT_FIND}}]
         assert made["format"] == LOOSE
-        assert made["options"] == {
-            "temperature": 0.5,
-            "num_predict": 9,
-            "top_p": 0.9,
-            "top_k": 4,
-            "frequency_penalty": 0.1,
-            "presence_penalty": 0.2,
-            "seed": 7,
-            "stop": ["END"],
-        }
+        assert made["options"] == {**SAMPLED, **PENALIZED, "num_predict": 9, "top_k": 4, "stop": ["END"]}
         assert_left_out(made, "tools strict", "messages name", options="allowMultipleToolCalls reasoningEffort")
 
     def test_openai_compatible_request_has_the_fields_of_its_provider(self) -> None:

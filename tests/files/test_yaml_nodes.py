@@ -6,16 +6,7 @@ from typing import Any
 import pytest
 
 from lazyprompt.errors import PromptFileError
-from lazyprompt.files.yaml_nodes import (
-    Node,
-    SourceText,
-    YamlReader,
-    is_same,
-    is_text,
-    plain,
-    split,
-    to_node,
-)
+from lazyprompt.files.yaml_nodes import Node, SourceText, YamlReader, is_same, is_text, plain, split, to_node
 
 
 def parse_yaml(text: str) -> Any:

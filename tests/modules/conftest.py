@@ -15,9 +15,9 @@ from support.model_server.server import Answer, ModelServer
 
 
 @pytest.fixture
-def server() -> Iterator[Counted]:
-    """A server that validates the requests."""
-    with Counted() as made:
+def server(request: pytest.FixtureRequest) -> Iterator[Counted]:
+    """A server that validates the requests, and gives the response ``ANSWER`` of the test file if it has one."""
+    with Counted(getattr(request.module, "ANSWER", None)) as made:
         yield made
         close_all()
 

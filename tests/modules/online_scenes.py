@@ -5,6 +5,8 @@ import json
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, NamedTuple
 
+import pytest
+
 from lazyprompt import Chat, ChatPrompter, OnlineChatModule, Reply, TrainableModule
 from lazyprompt.modules.sources import SOURCES
 from support.client_scenes import KEY, TIMEOUT, until
@@ -13,6 +15,8 @@ from support.model_server.server import Answer, ModelServer, Seen
 NAMES = tuple(SOURCES)
 WAYS = ("call", "stream", "acall", "astream")
 FEW = ("openai", "anthropic", "gemini", "ollama")  # one for each client
+ALL = pytest.mark.parametrize("source", NAMES)
+SOME = pytest.mark.parametrize("source", FEW)
 # Two of the four ways to call a module: a whole response and a stream, one of them async. If half of the cases of
 # each client use the first two ways and half the others, every case and every way is tested at half the cost.
 TWO_WAYS = (slice(0, 4, 3), slice(2, 0, -1))

@@ -14,22 +14,16 @@ from modules.talks import TOOL_TEMPLATE, Module, ask_chat, make_local, sent_text
 from support.model_server.server import Answer, ModelServer
 
 CALLED = ToolUseBlock("c1", "clock", {})
+QWEN_CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Köln"}}\n</tool_call>'
+LLAMA_CALL = '{"name": "weather", "parameters": {"city": "Köln"}}'
 
 
 @pytest.mark.parametrize(
     ("form", "call", "again"),
     [
-        (
-            "qwen-2.5",
-            '<tool_call>\n{"name": "weather", "arguments": {"city": "Köln"}}\n</tool_call>',
-            '<tool_call>\n{"name": "weather", "arguments": {"city": "Köln"}}\n</tool_call>',
-        ),
-        ("llama-3.1", '{"name": "weather", "parameters": {"city": "Köln"}}', '"parameters": {"city": "Köln"}'),
-        (
-            "llama-3.1",
-            '<|python_tag|>{"name": "weather", "parameters": {"city": "Köln"}}',
-            '"parameters": {"city": "Köln"}',
-        ),
+        ("qwen-2.5", QWEN_CALL, QWEN_CALL),
+        ("llama-3.1", LLAMA_CALL, '"parameters": {"city": "Köln"}'),
+        ("llama-3.1", f"<|python_tag|>{LLAMA_CALL}", '"parameters": {"city": "Köln"}'),
     ],
 )
 @pytest.mark.parametrize("way", ["call", "stream"])
@@ -84,10 +78,7 @@ def test_mistral_tool_calls_are_parsed_and_rendered_by_the_template(lenient: Mod
 def test_tool_results_are_rendered_by_the_chat_template_of_the_model(lenient: ModelServer) -> None:
     module = make_local(lenient, chat_template=TOOL_TEMPLATE)
     chat = module.chat(tools=[weather])
-    lenient.answer = Answer(
-        'Let me see.<tool_call>\n{"name": "weather", "arguments": {"city": "Köln"}}\n</tool_call>'
-        '<tool_call>\n{"name": "weather", "arguments": {"city": "Bonn"}}\n</tool_call>'
-    )
+    lenient.answer = Answer(f"Let me see.{QWEN_CALL}" + QWEN_CALL.replace("Köln", "Bonn"))
     reply = chat("How is it?")
     assert str(reply) == "Let me see."
     for call, said in zip(reply.tool_calls, ("rain", "sun"), strict=True):

@@ -97,23 +97,21 @@ def test_options_become_command_line_arguments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "error"),
+    ("name", "model", "options", "error"),
     [
-        ("vllm", {"host": "0.0.0.0"}, "lazyprompt already sets the option host of vllm"),  # noqa: S104 - what is refused
-        ("llama.cpp", {"model": "m"}, "lazyprompt already sets the option model of llama.cpp"),
-        ("vllm", {"--host": "x"}, "'--host' is not a valid option name for vllm"),
-        ("vllm", {"a b": "x"}, "'a b' is not a valid option name for vllm"),
-        ("vllm", {"a": object}, "options must be strings, numbers, bools, paths, mappings or lists of these"),
+        ("vllm", "m", {"host": "0.0.0.0"}, "lazyprompt already sets the option host of vllm"),  # noqa: S104 - what is refused
+        ("llama.cpp", "m", {"model": "m"}, "lazyprompt already sets the option model of llama.cpp"),
+        ("vllm", "m", {"--host": "x"}, "'--host' is not a valid option name for vllm"),
+        ("vllm", "m", {"a b": "x"}, "'a b' is not a valid option name for vllm"),
+        ("vllm", "m", {"a": object}, "options must be strings, numbers, bools, paths, mappings or lists of these"),
+        ("vllm", "--trust-remote-code", {}, "cannot begin with a hyphen: '--trust-remote-code'"),
     ],
 )
-def test_invalid_engine_option_is_rejected(name: str, options: dict[str, object], error: str) -> None:
+def test_invalid_model_name_or_option_is_rejected(
+    name: str, model: str, options: dict[str, object], error: str
+) -> None:
     with pytest.raises(EngineError, match=error):
-        ENGINES[name].command("m", 1, options)
-
-
-def test_model_name_that_begins_with_a_hyphen_is_rejected() -> None:
-    with pytest.raises(EngineError, match="cannot begin with a hyphen: '--trust-remote-code'"):
-        ENGINES["vllm"].command("--trust-remote-code", 1)
+        ENGINES[name].command(model, 1, options)
 
 
 def test_braces_in_a_model_name_are_not_formatted() -> None:
@@ -165,23 +163,17 @@ def test_engine_is_chosen_by_the_model(model: str | Path, engine: str) -> None:
 @pytest.mark.parametrize(
     ("model", "error"),
     [
-        ("no.gguf", "file not found: .*no.gguf"),
-        ("files", "is a directory of GGUF files; pass the path of one of them: a.gguf, b.gguf"),
-        ("none", "is not a model directory: it contains no config.json"),
-        ("text.txt", "text.txt is neither a GGUF file nor a model directory"),
-        ("/no/such/thing", "cannot choose an engine for '/no/such/thing': .* set engine= to one of llama.cpp,"),
+        (Path("no.gguf"), "file not found: .*no.gguf"),
+        (Path("files"), "is a directory of GGUF files; pass the path of one of them: a.gguf, b.gguf"),
+        (Path("none"), "is not a model directory: it contains no config.json"),
+        (Path("text.txt"), "text.txt is neither a GGUF file nor a model directory"),
+        (Path("/no/such/thing"), "cannot choose an engine for '/no/such/thing': .* set engine= to one of llama.cpp,"),
+        ("llama", "cannot choose an engine for 'llama'"),
+        ("bartowski/Qwen2.5-GGUF", "download one and pass its path"),
     ],
 )
-def test_model_path_without_an_engine_is_rejected(folder: Path, model: str, error: str) -> None:
-    with pytest.raises(EngineError, match=error):
-        engine_for(folder / model)
-
-
-@pytest.mark.parametrize(
-    ("model", "error"),
-    [("llama", "cannot choose an engine for 'llama'"), ("bartowski/Qwen2.5-GGUF", "download one and pass its path")],
-)
-def test_model_name_without_an_engine_is_rejected(model: str, error: str) -> None:
+@pytest.mark.usefixtures("folder")
+def test_model_without_an_engine_is_rejected(model: str | Path, error: str) -> None:
     with pytest.raises(EngineError, match=error):
         engine_for(model)
 

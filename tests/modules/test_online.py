@@ -11,10 +11,10 @@ import pytest
 
 from lazyprompt import AlpacaPrompter, ChatPrompter, EmptyPrompter, HistoryError, Msg, TemplateError, ToolResultBlock
 from modules.online_scenes import (
+    ALL,
     ASKED,
-    FEW,
-    NAMES,
     PROMPTER,
+    SOME,
     as_sent,
     common_for,
     module,
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 
 pytestmark = pytest.mark.slow
-ALL = pytest.mark.parametrize("source", NAMES)
-SOME = pytest.mark.parametrize("source", FEW)
 
 CALLS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("c1", "weather", {"city": "Zürich", "days": 2}),

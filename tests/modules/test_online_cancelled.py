@@ -9,12 +9,11 @@ import pytest
 
 from lazyprompt import ModuleError
 from lazyprompt.modules.clients._base import OfficialClient
-from modules.online_scenes import ASKED, FEW, Counted, module, run_in_loop
+from modules.online_scenes import ASKED, SOME, Counted, module, run_in_loop
 from support.client_scenes import TIMEOUT, opened_sockets, until
 from support.model_server.server import Answer, Slow, Status
 
 pytestmark = pytest.mark.slow
-SOME = pytest.mark.parametrize("source", FEW)
 
 
 @SOME

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from lazyprompt import ModuleError, OnlineChatModule, SlotError
-from modules.online_scenes import ASKED, FEW, NAMES, PROMPTER, TWO_WAYS, close_all, module, reply_contents, ways
+from modules.online_scenes import ASKED, FEW, NAMES, PROMPTER, SOME, TWO_WAYS, close_all, module, reply_contents, ways
 from support.client_scenes import KEY, TIMEOUT, WHOLE
 from support.model_server.http import odd_server
 from support.model_server.server import (
@@ -36,7 +36,6 @@ from support.model_server.server import (
 )
 
 pytestmark = pytest.mark.slow
-SOME = pytest.mark.parametrize("source", FEW)
 # A fault, its kind for a whole response and for a stream, and the advice.
 FAULTS: tuple[tuple[Misbehaviour, str, str, str], ...] = (
     (Status(400), "request", "request", "inspect it with payload(...)"),

@@ -16,13 +16,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from lazyprompt import ModuleError, OnlineChatModule, TrainableModule
-from modules.online_scenes import ASKED, FEW, PROMPTER, Counted, echo_marks, module, run_in_loop
+from modules.online_scenes import ASKED, FEW, PROMPTER, SOME, Counted, echo_marks, module, run_in_loop
 from support.client_scenes import KEY, TIMEOUT, until
 from support.model_server.server import Answer, Drop, Misbehaviour, ModelServer, Seen, Slow, Status
 from support.paths import TESTS
 
 pytestmark = pytest.mark.slow
-SOME = pytest.mark.parametrize("source", FEW)
 CALLS = 1_000
 AT_ONCE = 500
 # The longest stall in milliseconds, by concurrency, on a busy machine with two cores. On an idle machine, a stall

@@ -17,12 +17,9 @@ from lazyprompt.errors import MissingExtraError, ModuleError
 from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
 from lazyprompt.modules.sources import SOURCES, Source
 from modules.clients.helpers import raised_error
-from modules.online_scenes import ASKED, FEW, NAMES, OTHERS, PROMPTER, common_for, module, settings_in, to_json, ways
+from modules.online_scenes import ALL, ASKED, OTHERS, PROMPTER, SOME, common_for, module, settings_in, to_json, ways
 from support.client_scenes import KEY
 from support.model_server.server import ModelServer
-
-ALL = pytest.mark.parametrize("source", NAMES)
-SOME = pytest.mark.parametrize("source", FEW)
 
 
 @ALL
@@ -35,7 +32,7 @@ def test_common_parameters_are_renamed_for_each_source(server: ModelServer, sour
     assert {name: found[str(own)] for name, own in names.items()} == common_for(source)
 
 
-@pytest.mark.parametrize("source", [name for name in NAMES if OTHERS.get(name, {}).get("stop", "stop")])
+@pytest.mark.parametrize("source", [name for name in SOURCES if OTHERS.get(name, {}).get("stop", "stop")])
 def test_call_parameters_override_module_parameters(server: ModelServer, source: str) -> None:
     model = module(server, source, max_tokens=100, stop="A")
     stops: tuple[Any, ...] = (["B", "C"], "D", None, [])

@@ -8,22 +8,15 @@ from typing import Any
 import pytest
 
 from lazyprompt import AsyncReplyStream, Delta, ModuleError, Reply
-from modules.online_scenes import ASKED, FEW, module, run_in_loop
+from modules.online_scenes import ASKED, SOME, module, run_in_loop
 from support.client_scenes import TIMEOUT, said_by, said_in, until
 from support.model_server.server import Answer, Ends, ModelServer, Slow
 
-SOME = pytest.mark.parametrize("source", FEW)
-FULL = Answer(
+ANSWER = Answer(
     "let me see: 雨 🎈?", thinking="which city?", calls=(("c1", "weather", {"city": "東京"}), ("c2", "time", {}))
 )
 LONG = Answer("on and on " * 200)
 SLOWLY = Slow(first=0.0, between=0.05)
-
-
-@pytest.fixture
-def server(server: ModelServer) -> ModelServer:
-    server.answer = FULL
-    return server
 
 
 @SOME
@@ -42,7 +35,7 @@ def test_streamed_pieces_and_deltas_add_up_to_the_reply(server: ModelServer, sou
     astream, apieces, adeltas = run_in_loop(model, asked())
     assert pieces == apieces == [delta.text for delta in deltas if delta.kind == "text"]
     assert len(pieces) > 1
-    assert "".join(pieces) == stream.reply == astream.reply == FULL.text
+    assert "".join(pieces) == stream.reply == astream.reply == ANSWER.text
     assert said_in(deltas) == said_by(whole.reply.message)
     assert adeltas == deltas
     assert stream.reply.message == whole.reply.message == astream.reply.message
@@ -163,7 +156,7 @@ def test_error_in_a_then_callback_is_raised_and_the_reply_is_kept(server: ModelS
     stream = module(server, "openai").stream(ASKED).then(fail)
     with pytest.raises(KeyError, match="of the caller's own"):
         list(stream)
-    assert stream.reply == FULL.text
+    assert stream.reply == ANSWER.text
 
 
 @SOME

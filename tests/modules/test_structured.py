@@ -11,14 +11,11 @@ from pydantic import BaseModel, ConfigDict, RootModel
 
 from lazyprompt import FormatError, ModuleError
 from lazyprompt.modules._reading import AnswerSchema
-from modules.online_scenes import ASKED, FEW, NAMES, PROMPTER, TWO_WAYS, module, ways
+from modules.online_scenes import ALL, ASKED, NAMES, PROMPTER, SOME, TWO_WAYS, module, ways
 from support.model_server.server import Answer, HalfCall, ModelServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-ALL = pytest.mark.parametrize("source", NAMES)
-SOME = pytest.mark.parametrize("source", FEW)
 
 
 class City(BaseModel):
@@ -53,6 +50,7 @@ SCHEMA: dict[str, Any] = {
 }
 OPENAIS = {"type": "json_schema", "json_schema": {"name": "City", "schema": SCHEMA, "strict": True}}
 ROME: dict[str, Any] = {"name": "Rome", "people": 2_750_000}
+ANSWER = Answer(json.dumps(ROME))  # of the server
 # The place of the schema in the request; None if the schema is in the prompt instead.
 PLACES: dict[str, Callable[[dict[str, Any]], Any] | None] = {
     **dict.fromkeys(NAMES, None),
@@ -65,12 +63,6 @@ PLACES: dict[str, Callable[[dict[str, Any]], Any] | None] = {
     "gemini": lambda body: body["generationConfig"]["responseJsonSchema"],
     "ollama": lambda body: body["format"],
 }
-
-
-@pytest.fixture
-def server(server: ModelServer) -> ModelServer:
-    server.answer = Answer(json.dumps(ROME))
-    return server
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from lazyprompt import CallLog, CallRecord, ChatPrompter, ModuleError, Msg, PromptFile, PromptLibrary, Prompty, Reply
 from lazyprompt.modules import telemetry
 from lazyprompt.modules.clients._base import Request
-from modules.online_scenes import ASKED, FEW, cancel_call, common_for, module, run_in_loop, ways
+from modules.online_scenes import ASKED, SOME, cancel_call, common_for, module, run_in_loop, ways
 from support.client_scenes import KEY, TIMEOUT
 from support.model_server.server import Answer, Cut, ModelServer, Slow, Status
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from opentelemetry.sdk.trace import ReadableSpan
 
-SOME = pytest.mark.parametrize("source", FEW)
 SECRETS = ("Dutch", "ping", "the answer", "Zürich")
 ANSWER = Answer(
     "the answer", thinking="hm", calls=(("c1", "weather", {"city": "Zürich"}),), prompt_tokens=7, completion_tokens=5
@@ -38,12 +37,6 @@ ANSWER = Answer(
 
 class City(BaseModel):
     name: str
-
-
-@pytest.fixture
-def server(server: ModelServer) -> ModelServer:
-    server.answer = ANSWER
-    return server
 
 
 @pytest.fixture
