@@ -250,10 +250,8 @@ class Tools:
         types = (self._types or {}).get(tool, {}).get(parameter, ())
         # If the schema allows strings, convert only null, because any other text may be intended as a string.
         for kind in types if "string" not in types else [kind for kind in types if kind == "null"]:
-            try:
+            with suppress(ValueError, KeyError, RecursionError):
                 return _READERS[kind](text.strip(SPACE))
-            except (ValueError, KeyError, RecursionError):
-                continue
         return text
 
 
