@@ -42,7 +42,7 @@ def progress_bar(name: str) -> Generator[Callable[[Progress], None] | None]:
     with Bar(
         TextColumn("{task.description}", markup=False),
         BarColumn(20),
-        TextColumn("{task.fields[state]}"),
+        TextColumn("{task.fields[state]}", markup=False),
         console=Console(stderr=True),
         transient=True,
     ) as bar:

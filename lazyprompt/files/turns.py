@@ -82,9 +82,8 @@ class ResultItem:
 _BREAKS = "\n"
 # The groups exclude closing brackets, so that the search takes linear time.
 _MEDIUM = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\s]*)\)")
-# The level of detail at which a model reads an image, and the attributes that a template may set it with.
+# The levels of detail at which a model reads an image.
 _DETAILS = ("low", "high", "auto")
-_DETAIL_NAMES = ("detail", "quality")
 Item: TypeAlias = "TextItem | MediaItem | CallItem | ResultItem"
 
 
@@ -279,8 +278,8 @@ def _block(item: Item, turn: Turn) -> Block:
         case TextItem():
             return TextBlock(item.text)
         case MediaItem(ImageBlock() as image, attributes):
-            detail = next((attributes[name] for name in _DETAIL_NAMES if name in attributes), None)
-            return replace(image, detail=detail) if isinstance(detail, str) and detail in _DETAILS else image
+            name = _detail_name(attributes)
+            return replace(image, detail=str(attributes[name])) if name else image
         case MediaItem(block):
             return block
         case CallItem(call):
@@ -291,6 +290,11 @@ def _block(item: Item, turn: Turn) -> Block:
                 what = f'a {turn.role} turn needs the id of its tool call: {turn.role}[tool_call_id="..."]:'
                 raise PromptFileError(what)
             return ToolResultBlock(str(own_id), str(turn.attributes.get("name") or ""), text)
+
+
+def _detail_name(attributes: Mapping[str, Json]) -> str | None:
+    """Return the name of the attribute that sets an image's level of detail, or None if there is no valid one."""
+    return next((name for name in ("detail", "quality") if attributes.get(name) in _DETAILS), None)
 
 
 def _call(call: JsonObject) -> ToolUseBlock:
@@ -373,15 +377,15 @@ def drop_own_attributes(steps: Iterable[Step], notes: Notes) -> list[Step]:
 def _unsent_fields(item: Item) -> Iterator[str]:
     """Yield the attributes of a media link, or the keys of a tool call, that content blocks can't represent."""
     if isinstance(item, MediaItem):
-        known = _DETAIL_NAMES if isinstance(item.block, ImageBlock) else ()
-        for name, value in item.attributes.items():
-            if name not in known or value not in _DETAILS:
-                yield f"the attribute {name!r} of the {item.block.kind}"
+        used = _detail_name(item.attributes) if isinstance(item.block, ImageBlock) else None
+        yield from (f"the attribute {name!r} of the {item.block.kind}" for name in item.attributes if name != used)
     elif isinstance(item, CallItem):
+        outer = {key: value for key, value in item.call.items() if key not in ("id", "type", "function")}
         function = item.call.get("function")
-        fields = function if isinstance(function, dict) else item.call
-        used = {"id", "type", "function", "name", "arguments" if "arguments" in fields else "input"}
-        yield from (f"the key {key!r} of the tool call" for key in {**item.call, **fields} if key not in used)
+        fields = function if isinstance(function, dict) else outer
+        known = ("name", "arguments" if "arguments" in fields else "input")
+        unsent = [*(outer if fields is function else ()), *(key for key in fields if key not in known)]
+        yield from (f"the key {key!r} of the tool call" for key in unsent)
 
 
 def neutral_messages(steps: Sequence[Step]) -> list[JsonObject]:

@@ -59,6 +59,7 @@ _TOTALS = ("total_tokens", "total_token_count")
 _GEMINI_KEYS = ("candidates", "promptFeedback", "prompt_feedback", "usageMetadata", "usage_metadata")
 # The message keys for reasoning: vLLM and OpenRouter use "reasoning", Ollama uses "thinking".
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+# The results of parts without content, which are dropped.
 _EMPTY = (None, TextBlock(""), ImageBlock(URLSource("")))
 _KINDS: dict[type | UnionType, str] = {list: "a list", Mapping: "a dict"}
 

@@ -92,8 +92,9 @@ _SPACE = "\u2581"
 # Characters that can replace control tokens: Byzantine musical symbols, domino tiles and private-use characters.
 # Musical symbols and domino tiles are rare in text, never part of a word, and unchanged by normalizers.
 _STAND_INS = (range(0x1D000, 0x1D0F6), range(0x1F030, 0x1F094), range(0xF0000, 0x110000))
-# The processing steps of a tokenizer before and after its model.
-_STEPS = ("normalizer", "pre_tokenizer", "post_processor")
+# The processing steps of a tokenizer before its model, and all its steps.
+_STEPS_BEFORE = ("normalizer", "pre_tokenizer")
+_STEPS = (*_STEPS_BEFORE, "post_processor")
 _NO_NORMALIZER: Mapping[str, object] = {"type": "Sequence", "normalizers": []}
 # A character that is presumably missing from every model's vocabulary.
 _UNKNOWN = "\U0010fffd"
@@ -156,7 +157,7 @@ class HuggingFaceBackend:
         else:
             encoded = self._encode_copy(text, _STEPS)
         # A post-processor may trim whitespace from all offsets, which would lose the place of a whitespace token.
-        return encoded if self._known.blank.isdisjoint(encoded.ids) else self._encode_copy(text, _STEPS[:-1])
+        return encoded if self._known.blank.isdisjoint(encoded.ids) else self._encode_copy(text, _STEPS_BEFORE)
 
     def _encode_copy(self, text: str, steps: Sequence[str]) -> Encoded:
         """Encode a text with a copy of the tokenizer that has only the given processing steps."""

@@ -91,6 +91,7 @@ class _Run:
         if self.owner != os.getpid():
             return
         with self._lock:
+            # An engine that ended before this call has failed, so check this before setting ``stopping``.
             is_running = not self.ended()
             self.stopping = True
             if is_running:

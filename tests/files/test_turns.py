@@ -226,8 +226,11 @@ def test_attributes_left_out_are_reported_with_the_index_of_their_message() -> N
     result = turn("1", role="tool", id="c1", tool_call_id="c1", name="f")
     thread = Thread("talk", [USER, ANSWER], ("the tone",))
     written: list[Any] = [
-        *(MediaItem(IMAGE, {"detail": "low", "quality": "vivid", "alt": "A cat"}), MediaItem(FILE, {"detail": "low"})),
-        CallItem({"id": "c2", "type": "function", "index": 0, "function": {"name": "f", "arguments": {}, "input": {}}}),
+        *(MediaItem(IMAGE, {"detail": "low", "quality": "high", "alt": "A cat"}), MediaItem(FILE, {"detail": "low"})),
+        MediaItem(IMAGE, {"detail": "vivid", "quality": "low"}),
+        CallItem(
+            {"id": "c2", "type": "function", "name": "f", "function": {"name": "f", "arguments": {}, "input": {}}}
+        ),
         CallItem({"id": "c3", "name": "f", "input": {}, "strict": True}),
     ]
     steps: list[Any] = [turn("a", name="Ann", id="x", tone=1), thread, result, Turn("user", (*written,), {"tone": 2})]
@@ -242,7 +245,8 @@ def test_attributes_left_out_are_reported_with_the_index_of_their_message() -> N
             (4, "the attribute 'quality' of the image"),
             (4, "the attribute 'alt' of the image"),
             (4, "the attribute 'detail' of the file"),
-            (4, "the key 'index' of the tool call"),
+            (4, "the attribute 'detail' of the image"),
+            (4, "the key 'name' of the tool call"),
             (4, "the key 'input' of the tool call"),
             (4, "the key 'strict' of the tool call"),
         ]

@@ -6,5 +6,5 @@ from support.facts import assert_current
 
 
 @pytest.mark.parametrize("folder", ["modules", "modules.clients"])
-def test_module_tables_match_the_golden_files(folder: str) -> None:
+def test_tables_match_the_recorded_facts(folder: str) -> None:
     assert_current(folder)

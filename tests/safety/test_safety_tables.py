@@ -3,5 +3,5 @@
 from support.facts import assert_current
 
 
-def test_safety_tables_equal_the_recorded_tables() -> None:
+def test_tables_match_the_recorded_facts() -> None:
     assert_current("safety")

@@ -3,5 +3,5 @@
 from support.facts import assert_current
 
 
-def test_tables_of_the_tokens_package_equal_the_recorded_facts() -> None:
+def test_tables_match_the_recorded_facts() -> None:
     assert_current("tokens")

@@ -3,5 +3,5 @@
 from support.facts import assert_current
 
 
-def test_dialect_tables_match_the_golden_file() -> None:
+def test_tables_match_the_recorded_facts() -> None:
     assert_current("files.dialects")
